@@ -109,6 +109,10 @@ pub const WATCHED: &[(&str, &str)] = &[
     ("oversized_batches", "a batch of too many messages was not read"),
     ("chain_overflow", "a server was started through more programs than are remembered"),
     ("connections_refused", "too many connections at once: servers may go unseen"),
+    (
+        "refused_overflow",
+        "too many servers that there is no room for: calls of some are not held for undecidable, and pass unseen",
+    ),
     ("candidate_overflow", "messages or connections of a server from before it was recognised were dropped"),
     ("open_requests_evicted", "too many open requests: answers to the oldest are not matched"),
     ("tools_overflow", "a server offers more tools than are remembered"),

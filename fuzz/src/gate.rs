@@ -16,6 +16,7 @@ static TABLE: LazyLock<GateTable> = LazyLock::new(|| {
     let detector = Arc::new(Detector::new(RuleSet::default(), &DetectConfig::default()).unwrap());
     let subject = GateSubject {
         server: ServerId("files".into()),
+        also: Vec::new(),
         identity: Identity::Derived,
         enabled: true,
         trust: Trust::Medium,

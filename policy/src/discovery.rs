@@ -12,7 +12,9 @@ mod names;
 mod options;
 mod piece;
 mod places;
+mod preload;
 mod program;
+mod served;
 mod shell;
 mod tables;
 mod wrappers;
@@ -23,7 +25,9 @@ use crate::definition::hex;
 use crate::glob::{GlobError, NameGlob};
 use crate::terms::ServerId;
 use piece::{Piece, Role};
-pub use program::{identity, known_as, program};
+pub use preload::{CODE_VARIABLES, CodeVariable, code_variables};
+pub use program::{identity, known_as, program, with_arguments};
+pub use served::{FileId, Files, HostFile, Running, is_served_by, loads};
 
 /// The patterns that are built in: the first five are the requirements'. The others are what published servers are
 /// called in practice. They are matched on package, module, script, image and program names alone, where hardly
@@ -169,6 +173,23 @@ pub fn package(argv: &[String]) -> Option<String> {
     command.pieces.into_iter().rev().find(|piece| piece.role == Role::Package).map(|piece| piece.name)
 }
 
+/// The version of the package, image or program that this command line runs, as far as the command line or the path of what
+/// runs names one: `uvx pkg@1.2`, `npx pkg@latest`, `image:1.2`, `/nix/store/…-pkg-1.2/bin/pkg`.
+pub fn version(argv: &[String], executable: Option<&str>) -> Option<String> {
+    let command = command::read(argv);
+    // What interprets a script has a version of its own.
+    let is_program = command.pieces.iter().all(|piece| matches!(piece.role, Role::Program | Role::Tool));
+    let executable = executable.filter(|_| is_program);
+    let named = command.version.or_else(|| places::version(executable?).map(str::to_owned));
+    named.map(|version| clean(&version))
+}
+
+/// A server's name without a version at its end: `tide-1.2.3` is `tide`.
+pub fn without_version(id: &str) -> &str {
+    let id = id.split_once('@').map_or(id, |(name, _)| if name.is_empty() { id } else { name });
+    places::unversioned(id)
+}
+
 /// Whether an id is the name of a temporary directory, which is another one each time.
 pub fn is_temporary(id: &ServerId) -> bool {
     places::is_of_chance(&id.0)
@@ -192,6 +213,17 @@ pub fn specificity(argv: &[String], cwd: Option<&str>) -> u8 {
     best(argv, cwd).map_or(0, |(rank, _)| rank)
 }
 
+/// Whether a command line runs a program, script or module itself: it is no launcher, no shell with a text, and no container
+/// engine, which have others run.
+pub fn is_itself(argv: &[String]) -> bool {
+    let command = command::read(argv);
+    let is_own = |piece: &Piece| matches!(piece.role, Role::Script | Role::Program | Role::Module);
+    command.lines.len() == 1 && !command.in_container && command.pieces.iter().any(is_own)
+}
+
+/// How telling a program's name is: see [`specificity`].
+pub const PROGRAM: u8 = 3;
+
 /// Whether a command line has a container engine run a server: it is a relay then, and the server in the container is
 /// none of its children.
 pub fn runs_in_container(argv: &[String]) -> bool {
@@ -212,8 +244,11 @@ pub struct Declared {
     pub command: String,
     /// Its arguments, all of them, in order.
     pub args: Vec<String>,
-    /// Paths of programs or scripts of which one must serve in the end; none: any may.
+    /// The path of the program or script that must serve in the end, as it is declared, and then what that leads to; none:
+    /// any may.
     pub executables: Vec<String>,
+    /// The path of the program that must interpret that script.
+    pub interpreter: Option<String>,
 }
 
 /// Whether this command line runs the server that is declared as `command` with `args`: the command at its start, or

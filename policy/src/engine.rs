@@ -238,8 +238,15 @@ impl Engine {
                     }
                     self.timers.set(at, Due::Exit(connection));
                 }
+                let succeeded = self.connections.succeeded(connection, pid, &self.config, &mut self.counters);
+                self.report_executed(connection, time, succeeded, out);
             }
-            Input::Closed { connection, time } => self.close(connection, time, out),
+            Input::Closed { connection, time } => {
+                if self.connections.release_refused(connection) {
+                    self.parts(out).cx.reporter.gate_is_stale(None);
+                }
+                self.close(connection, time, out);
+            }
             Input::Connect(connect) => {
                 let connection = connect.connection;
                 let Parts { mut cx, destinations, .. } = self.parts(out);
@@ -251,7 +258,8 @@ impl Engine {
             Input::Reached(reached) => {
                 self.counters.reached += 1;
                 let (connection, time) = (reached.connection, reached.time);
-                if self.admit(connection, time, out) && self.assign(connection, reached.client.uid, time, out)
+                if self.admit(connection, time, out)
+                    && self.assign(connection, (reached.client.uid, None), time, out)
                 {
                     remote::reached(&self.config, &mut self.connections, reached);
                 }

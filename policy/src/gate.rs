@@ -50,6 +50,8 @@ pub const NO_SUBJECT: u32 = SUBJECTS as u32 - 1;
 pub struct GateSubject {
     /// Which server.
     pub server: ServerId,
+    /// What its programs are called besides: see [`Facts::also`](crate::guard::Facts::also).
+    pub also: Vec<ServerId>,
     /// Whether it is declared.
     pub identity: Identity,
     /// Whether its declaration says that it may be used.
@@ -67,6 +69,16 @@ pub struct GateSubject {
 }
 
 impl GateSubject {
+    /// What the server is called, and what else.
+    pub(crate) fn called(&self) -> (&ServerId, &[ServerId]) {
+        (&self.server, &self.also)
+    }
+
+    /// All names of the server.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.server).chain(&self.also).map(|id| &*id.0)
+    }
+
     /// The same while all that is asked of it is blocked: whatever its tools are.
     pub fn blocked(&self, block: &CallBlock) -> Self {
         let block = Some(CallBlock { callee: block.callee.clone(), until: None, reason: None });
@@ -78,6 +90,7 @@ impl GateSubject {
     pub fn of(config: &Config) -> Vec<Self> {
         let named = |id: &str, identity| Self {
             server: ServerId(id.into()),
+            also: Vec::new(),
             identity,
             enabled: true,
             trust: Trust::default(),

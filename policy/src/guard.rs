@@ -98,6 +98,8 @@ pub struct ToolFacts {
     pub shadows: Option<ServerId>,
     /// Whether its server lists it no more. What was against it then still is.
     pub removed: bool,
+    /// Whether it was compared with no pin, for want of room: nobody knows whether it has changed.
+    pub is_uncompared: bool,
 }
 
 /// Whether a server's tools are known.
@@ -162,6 +164,9 @@ pub struct CallBlock {
 pub struct Facts<'a> {
     /// Which server.
     pub server: &'a ServerId,
+    /// What its programs are called besides, and what it is called may be among them: what is denied of any of these names is
+    /// denied of it. None of them allows anything.
+    pub also: &'a [ServerId],
     /// Whether it is declared.
     pub identity: Identity,
     /// Whether its declaration says that it may be used.
@@ -196,6 +201,13 @@ pub struct Facts<'a> {
     ///
     /// [`HttpMeta`]: crate::http::HttpMeta
     pub metadata: &'a Value,
+}
+
+impl<'a> Facts<'a> {
+    /// All names of the server: what is denied of one of them is denied.
+    pub fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        std::iter::once(self.server).chain(self.also).map(|id| &*id.0)
+    }
 }
 
 /// How what is recorded is changed.

@@ -48,8 +48,14 @@ pub struct Peer {
     pub session: SessionId,
     /// Whose pins.
     pub key: PinKey,
-    /// What earlier versions of this program put in place of the program of `key`: the path as it is.
-    pub formerly: String,
+    /// What earlier versions of this program put in place of the program of `key`: paths as they are, and who serves in the end.
+    pub formerly: Vec<String>,
+    /// Other names of the server: its pins may have been kept under one of them.
+    pub also: Vec<ServerId>,
+    /// Whether its program has others of any name serve in its place: its pins are its own, whatever the server was called.
+    pub hands_over: bool,
+    /// The version of its package, image or program.
+    pub version: Option<String>,
     /// Whether the server is declared.
     pub identity: Identity,
 }
@@ -91,6 +97,8 @@ struct Server {
     records: BTreeMap<Item, PinRecord>,
     /// Whether those of the store are among them. Until then no pin is made.
     loaded: bool,
+    /// Whether there is no room for them: they are read for each page, and forgotten after it.
+    is_crowded: bool,
     /// What the store does not have yet.
     dirty: BTreeSet<Item>,
     connections: usize,
@@ -230,7 +238,7 @@ impl Registry {
         if let Some(server) = self.servers.get_mut(key) {
             server.connections -= 1;
             if server.connections == 0 {
-                self.kept.remove(key.uid, server.records.len());
+                self.kept.remove(key.uid, if server.is_crowded { 0 } else { server.records.len() });
                 self.servers.remove(key);
             }
         }
@@ -396,7 +404,8 @@ impl Registry {
 
     /// Has all connections of a server see what became of its pins.
     fn refresh(&mut self, key: &PinKey) {
-        let Some(server) = self.servers.get(key) else { return };
+        // Of others a list says how it stood when it was listed last.
+        let Some(server) = self.servers.get(key).filter(|server| server.loaded) else { return };
         for connection in self.connections.values_mut().filter(|connection| connection.peer.key == *key) {
             for (kind, list) in &mut connection.lists {
                 for (name, listed) in &mut list.items {

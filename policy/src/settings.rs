@@ -137,6 +137,7 @@ pub fn declared(config: &Config) -> Vec<Declared> {
             command: command.clone(),
             args: server.args.clone(),
             executables: server.executable.iter().map(|path| path.as_str().to_owned()).collect(),
+            interpreter: server.interpreter.as_ref().map(|path| path.as_str().to_owned()),
         })
     };
     config.servers.iter().filter_map(declared).collect()

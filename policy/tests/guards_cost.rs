@@ -58,6 +58,7 @@ fn allowed_call_allocates_nothing() {
         let server = servers.get(usize::from(round % 7 == 0)).unwrap();
         let facts = Facts {
             server,
+            also: &[],
             identity: Identity::Derived,
             enabled: true,
             trust: Trust::Medium,

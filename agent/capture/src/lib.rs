@@ -319,9 +319,11 @@ impl Capture {
                     &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink },
                 );
             }
-            if id & abi::SOCKET == 0 {
-                sink(Input::Closed { connection: ConnectionId(id), time: now }.into());
-            }
+        }
+        // Of one that is not captured any more it may be known that it is a server's.
+        let is_known = self.connections.contains_key(&id) || self.forgotten.contains(&id);
+        if is_known && id & abi::SOCKET == 0 {
+            sink(Input::Closed { connection: ConnectionId(id), time: now }.into());
         }
         self.forget(id);
         if id & abi::SOCKET != 0 {

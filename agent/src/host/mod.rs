@@ -3,6 +3,7 @@
 pub mod cgroup;
 pub mod clock;
 mod configured;
+pub mod files;
 pub mod namespaces;
 pub mod process;
 

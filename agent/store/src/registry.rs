@@ -327,6 +327,19 @@ impl Store for Pins {
         })
     }
 
+    fn keys_of_program(&mut self, key: &PinKey) -> Result<Vec<PinKey>, StoreError> {
+        self.run("read pins", |open| {
+            let mut keys =
+                open.db.prepare_cached("SELECT DISTINCT server FROM pins WHERE uid = ?1 AND program = ?2")?;
+            let mut rows = keys.query(params![uid(key), key.program])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(PinKey { server: ServerId(row.get::<_, String>(0)?.into()), ..key.clone() });
+            }
+            Ok(found)
+        })
+    }
+
     fn load(&mut self, key: &PinKey) -> Result<BTreeMap<Item, PinRecord>, StoreError> {
         self.run("read pins", |open| {
             let mut pins = open.db.prepare_cached(

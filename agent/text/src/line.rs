@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{
     Event, EventBody,
-    event::{Action, CallsBlocked, CallsUnblocked, Connecting, Decided, SinkRecovered},
+    event::{Action, CallsBlocked, CallsUnblocked, Connecting, Decided, SinkRecovered, Table},
     registry::Diff,
 };
 
@@ -241,6 +241,30 @@ fn body(event: &Event, line: &mut Line) {
             let seconds = late.age_ns as f64 / 1e9;
             line.plain(&format!("  {} unanswered for {seconds:.1} s", clean(what)));
             line.dim(&format!("  id {}", clean(&late.jsonrpc_id.to_string())));
+        }
+        EventBody::ServerExecuted(executed) => {
+            let program = executed.executable.as_deref().unwrap_or("?");
+            let serves = if executed.serves { "" } else { ", beside the process that serves" };
+            line.plain(&format!("  pid {} runs {}{serves}", executed.pid, clean(program)));
+            if let Some(declared) = &executed.mistaken_for {
+                line.plain(&format!(" (not the declared {} any more)", clean(&declared.0)));
+            }
+            line.dim(&format!("  {}", clean(&executed.argv.join(" "))));
+        }
+        EventBody::ServerPreloaded(preloaded) => {
+            line.plain(&format!("  pid {} by {}", preloaded.pid, clean(&preloaded.variables.join(", "))));
+        }
+        EventBody::ServerVersionChanged(changed) => {
+            let (version, before) = (clean(&changed.version), clean(&changed.previous_version));
+            let definitions = changed.definitions_changed;
+            line.plain(&format!("  {version}, before {before}; {definitions} changed definitions"));
+        }
+        EventBody::CapacityExceeded(exceeded) => {
+            let what = match exceeded.table {
+                Table::Connections => "connections are not inspected",
+                Table::Pins => "definitions are not compared with pins",
+            };
+            line.plain(&format!("  {} {what}: there are too many of this user", exceeded.refused));
         }
         EventBody::ConcurrencyExceeded(crowded) => {
             let (open, most) = (crowded.open_requests, crowded.max_concurrent);

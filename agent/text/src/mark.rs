@@ -20,6 +20,13 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         EventBody::AuditHead(_) => ("audit   ", colour(AnsiColor::BrightBlack)),
         EventBody::StoreRecovered(_) => ("store   ", colour(AnsiColor::Green)),
         EventBody::ServerStarted(_) => ("started ", colour(AnsiColor::Green)),
+        EventBody::ServerExecuted(executed) if executed.mistaken_for.is_some() => {
+            ("REPLACED", colour(AnsiColor::Red))
+        }
+        EventBody::ServerExecuted(_) => ("runs    ", colour(AnsiColor::Yellow)),
+        EventBody::ServerPreloaded(_) => ("LOADS   ", colour(AnsiColor::Red)),
+        EventBody::ServerVersionChanged(_) => ("version ", colour(AnsiColor::Cyan)),
+        EventBody::CapacityExceeded(_) => ("FULL    ", colour(AnsiColor::Red)),
         EventBody::ServerInitialized(_) => ("ready   ", colour(AnsiColor::Green)),
         EventBody::ToolSeen(_) => ("tool    ", colour(AnsiColor::Cyan)),
         EventBody::ToolCalled(_) => ("call    ", colour(AnsiColor::Yellow)),

@@ -52,6 +52,7 @@ fn server(number: usize) -> GateSubject {
     };
     GateSubject {
         server: ServerId(format!("server-{number}").into()),
+        also: Vec::new(),
         identity: Identity::Derived,
         enabled: true,
         trust: Trust::Medium,

@@ -70,9 +70,15 @@ pub struct Server {
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// The executable or script that the server must run in the end. A process with this command line that runs another
-    /// program is not this server. Without this key, any program may run. Example: `/usr/bin/node`.
+    /// program is not this server: the agent compares the files, not their names. Without this key, any program may run.
+    /// Example: `/usr/bin/node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<AbsolutePath>,
+    /// The program that must interpret `executable`, where that is a script. Without this key, the script's first line
+    /// names the interpreter by its path, or the interpreter is at a path that only root can write to. Example:
+    /// `/home/ada/.nvm/versions/node/v22.1.0/bin/node`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interpreter: Option<AbsolutePath>,
     /// The URL of the server, for `type: http` and `type: sse` (required there). Example: `https://mcp.example.com/mcp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<HttpUrl>,

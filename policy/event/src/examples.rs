@@ -46,6 +46,7 @@ pub fn examples() -> Vec<Event> {
         identity: Identity::Derived,
         mistaken_for: Some(ServerId("git".into())),
         adopted: true,
+        version: Some("1.2".into()),
         chain: vec!["npx".into()],
         detections: vec![detection.clone()],
     };
@@ -62,10 +63,20 @@ pub fn examples() -> Vec<Event> {
         matched_by: MatchedBy::Behaviour,
         pattern: None,
         mistaken_for: None,
+        version: None,
         chain: vec![],
         detections: vec![],
         adopted: false,
         ..started.clone()
+    };
+    let executed = ServerExecuted {
+        pid: 3,
+        executable: Some("/bin/y".into()),
+        argv: vec!["y".into()],
+        argv_truncated: true,
+        serves: true,
+        identity: Identity::Derived,
+        mistaken_for: Some(ServerId("git".into())),
     };
     let objection =
         Objection { guard: GuardKind::ServerAccess, code: "server_denied".into(), reason: "r".into() };
@@ -475,6 +486,27 @@ pub fn examples() -> Vec<Event> {
         Event::agent(Timestamp(3), stopped.into()),
         about(started),
         about(bare),
+        about(executed.clone()),
+        about(ServerExecuted {
+            executable: None,
+            argv: vec![],
+            argv_truncated: false,
+            serves: false,
+            mistaken_for: None,
+            ..executed
+        }),
+        about(ServerPreloaded {
+            pid: 1,
+            executable: Some("/bin/x".into()),
+            variables: vec!["LD_PRELOAD".into()],
+        }),
+        about(ServerVersionChanged {
+            version: "1.3".into(),
+            previous_version: "1.2".into(),
+            definitions_changed: 1,
+        }),
+        about(CapacityExceeded { table: Table::Pins, uid: Some(0), refused: 3 }),
+        about(CapacityExceeded { table: Table::Connections, uid: None, refused: 1 }),
         about(ServerInitialized::default()),
         about(ServerInitialized {
             server_name: Some("s".into()),

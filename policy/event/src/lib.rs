@@ -38,7 +38,10 @@ pub use network::{
     NetworkConnection, NetworkUnblocked, NetworkUninspected, Protocol, RequestRefused, ServerDenied,
     ServerEgress, ServerReachable, ServerUnreachable, TlsMismatch,
 };
-pub use server::{MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted};
+pub use server::{
+    CapacityExceeded, MatchedBy, PerDirection, ProcessInfo, ServerExecuted, ServerExited, ServerInitialized,
+    ServerPreloaded, ServerStarted, ServerVersionChanged, Table,
+};
 pub use session::{SessionProfile, SessionSet};
 pub use store::{AuditHead, Link, StoreFailing, StoreRecovered, StoreReplaced};
 pub use traffic::{
@@ -123,12 +126,15 @@ impl EventBody {
             Self::CrossServerBlocked(blocked) => Some(blocked.severity),
             Self::TlsMismatch(mismatch) => Some(mismatch.severity),
             Self::ServerEgress(egress) => Some(egress.severity),
+            Self::ServerExecuted(executed) => executed.mistaken_for.as_ref().map(|_| Severity::High),
+            Self::ServerPreloaded(_) => Some(Severity::Medium),
             Self::GateDecided(GateDecided { action: GateAction::Passed, .. }) => Some(Severity::Medium),
             Self::GateDecided(GateDecided { action: GateAction::Unseen, .. }) => Some(Severity::Critical),
             Self::GateDecided(_)
             | Self::StoreFailing(_)
             | Self::StoreReplaced(_)
             | Self::ConfigRefused(_)
+            | Self::CapacityExceeded(_)
             | Self::ServerDenied(_) => Some(Severity::High),
             Self::SinkFailing(_) => Some(Severity::Medium),
             _ => None,
@@ -159,6 +165,7 @@ impl EventBody {
     pub fn uid(&self) -> Option<u32> {
         match self {
             Self::ServerStarted(started) => started.uid,
+            Self::CapacityExceeded(exceeded) => exceeded.uid,
             Self::AgentLoss(loss) => loss.uid,
             Self::NetworkConnection(connection) => connection.connecting.uid,
             Self::ServerEgress(egress) => egress.connecting.uid,
@@ -238,6 +245,14 @@ bodies! {
     StoreReplaced = "mcp_store_replaced",
     /// An MCP server was recognised.
     ServerStarted = "mcp_server_started",
+    /// A process ran another program with a server's standard streams.
+    ServerExecuted = "mcp_server_executed",
+    /// The environment of a declared server names code to load.
+    ServerPreloaded = "mcp_server_preloaded",
+    /// A server lists its definitions in another version.
+    ServerVersionChanged = "mcp_server_version_changed",
+    /// A table has no capacity for more entries of a server.
+    CapacityExceeded = "mcp_capacity_exceeded",
     /// A server answered `initialize`.
     ServerInitialized = "mcp_server_initialized",
     /// A server offers a tool; once for each connection, name and definition.

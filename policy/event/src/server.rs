@@ -79,12 +79,86 @@ pub struct ServerStarted {
     pub mistaken_for: Option<ServerId>,
     /// Whether the server is older than the agent.
     pub adopted: bool,
+    /// The version of the package, image or program that its command lines name. Absent where they name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// The first argument of each program of the chain, in order: `["npx", "sh", "node"]`. A program can put anything
     /// there (npm: its whole command line), so `***` replaces what looks like a secret.
     pub chain: Vec<String>,
     /// The detections in the name of the server, whatever `inspection.alert_threshold` is. Absent without detections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detections: Vec<Detection>,
+}
+
+/// A process ran a program with a server's standard streams, after the server's first answer; or the process that served has
+/// ended, and one of these serves instead.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerExecuted {
+    /// The process id in the root pid namespace.
+    pub pid: u32,
+    /// The path of its executable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executable: Option<String>,
+    /// Its command line, bounded; `***` replaces what looks like a secret.
+    pub argv: Vec<String>,
+    /// Whether `argv` is cut off. Absent when false.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub argv_truncated: bool,
+    /// Whether this process serves from now on. A child of the process that serves does not.
+    pub serves: bool,
+    /// The source of `server_id` from now on.
+    pub identity: Identity,
+    /// The declared server that this server was until now, or was before, if it requires another program as its
+    /// `executable`: this is not that server any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mistaken_for: Option<ServerId>,
+}
+
+/// A server lists definitions that it listed before in another version of its package, image or program. The agent reports
+/// this once for each connection, beside the changes of definitions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerVersionChanged {
+    /// The version by now.
+    pub version: String,
+    /// The version that listed the definitions before.
+    pub previous_version: String,
+    /// The number of definitions of this list that differ from their pins.
+    pub definitions_changed: u64,
+}
+
+/// The environment of a declared server names code that its program loads. The agent reports names, and never values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerPreloaded {
+    /// The process id in the root pid namespace.
+    pub pid: u32,
+    /// The path of its executable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executable: Option<String>,
+    /// The names of the variables, such as `LD_PRELOAD`.
+    pub variables: Vec<String>,
+}
+
+/// What has no capacity for more entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Table {
+    /// Connections: what the server says is not inspected.
+    Connections,
+    /// Pins, definitions in lists, and names: changes of definitions are not noticed.
+    Pins,
+}
+
+/// A table has no capacity for more entries of a server's user, or of any user. What is not remembered is undecided, and
+/// `policy.fail_closed` denies it. The agent reports this once for each connection and table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapacityExceeded {
+    /// The table.
+    pub table: Table,
+    /// The user whose entry there is no capacity for. Absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The number of entries that were refused just now.
+    pub refused: u64,
 }
 
 /// A server answered `initialize`.

@@ -5,7 +5,7 @@ mod launchers;
 use super::options::{self, is_in};
 use super::piece::{Piece, Role};
 use super::wrappers::{self, Wrapper};
-use super::{containers, names, shell, tables};
+use super::{containers, names, places, shell, tables};
 
 /// Commands within commands (`sh -c "env X=1 npx …"`) that are followed.
 pub(super) const MAX_LEVELS: usize = 10;
@@ -13,6 +13,8 @@ pub(super) const MAX_LEVELS: usize = 10;
 const MAX_ARGS: usize = 256;
 /// Pieces and lines that are kept.
 const MAX_PIECES: usize = 64;
+/// Programs that are what they are called.
+pub(super) const MULTI_CALL: [&str; 2] = ["busybox", "toybox"];
 
 /// A command line, taken apart.
 #[derive(Debug, Default)]
@@ -27,6 +29,11 @@ pub(super) struct Command {
     pub(super) in_container: bool,
     /// The image, container or service that it runs in.
     pub(super) container: Option<String>,
+    /// The version that it names of what it runs: the first.
+    pub(super) version: Option<String>,
+    /// The path of the script that its own interpreter loads first, whatever that runs in turn; empty where it loads something
+    /// else.
+    pub(super) loads: Option<String>,
 }
 
 /// Takes a command line apart.
@@ -77,7 +84,7 @@ impl Command {
             "sh" | "bash" | "dash" | "zsh" | "ash" | "ksh" | "mksh" | "fish" | "rbash" => {
                 self.shell(args, level)
             }
-            "busybox" | "toybox" => self.read(args, level + 1),
+            name if MULTI_CALL.contains(&name) => self.read(args, level + 1),
             "eval" => self.text(&args.join(" "), &[], level),
             "cd" | "pushd" => self.directory = args.first().map(|directory| (*directory).to_owned()),
             "node" | "nodejs" | "electron" => self.interpreted(args, &tables::NODE, level),
@@ -205,6 +212,7 @@ impl Command {
         if level >= MAX_LEVELS {
             return;
         }
+        self.load(path);
         let package = names::node_package(path).filter(|package| !package.contains('/'));
         let name = plain(package.as_deref().unwrap_or(path));
         if is_in(tables::LAUNCHERS, plain(path)) {
@@ -214,8 +222,23 @@ impl Command {
         }
     }
 
+    /// The outermost interpreter loads this before all else.
+    pub(super) fn load(&mut self, path: &str) {
+        if self.lines.len() == 1 && self.loads.is_none() {
+            self.loads = Some(path.to_owned());
+        }
+    }
+
+    /// What it runs is of this version.
+    pub(super) fn versioned(&mut self, version: Option<&str>) {
+        if self.version.is_none() {
+            self.version = version.map(str::to_owned);
+        }
+    }
+
     /// Something that lies somewhere.
     pub(super) fn file(&mut self, role: Role, path: &str) {
+        self.versioned(places::version(path));
         // `file.py:object`
         let file = path.split_once(".py:").and_then(|(stem, _)| path.get(..stem.len() + 3)).unwrap_or(path);
         if let Some(name) = names::node_package(file) {
@@ -244,6 +267,7 @@ impl Command {
         self.in_container = true;
         self.container = run.container;
         if let Some(image) = &run.image {
+            self.versioned(run.version.as_deref());
             self.push(Role::Image, image, None);
         }
         self.read(&run.words.iter().map(String::as_str).collect::<Vec<_>>(), level + 1);

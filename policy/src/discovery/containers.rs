@@ -13,6 +13,8 @@ pub(super) struct Run {
     pub(super) container: Option<String>,
     /// The image or service that is the server.
     pub(super) image: Option<String>,
+    /// The digest or the tag of the image that is the server.
+    pub(super) version: Option<String>,
     /// The command in it, where that says more.
     pub(super) words: Vec<String>,
 }
@@ -42,19 +44,20 @@ pub(super) fn read(engine: &str, args: &[&str]) -> Option<Run> {
         return Some(Run { words: inner, ..Run::default() });
     }
     if is_exec {
-        return Some(Run { container: Some(first.to_owned()), image: None, words: inner });
+        return Some(Run { container: Some(first.to_owned()), words: inner, ..Run::default() });
     }
     if is_service {
         return Some(Run {
             container: Some(first.to_owned()),
             image: Some(first.to_owned()),
-            words: Vec::new(),
+            ..Run::default()
         });
     }
     let image = names::image(first);
     let container = Some(names::repository(&image));
     if !names::is_runtime(&image) {
-        return Some(Run { container, image: Some(image), words: Vec::new() });
+        let version = names::image_version(first).map(str::to_owned);
+        return Some(Run { container, image: Some(image), version, words: Vec::new() });
     }
     let mut words = options::value(own, "--entrypoint").map(shell::words).unwrap_or_default();
     if words.is_empty()
@@ -64,7 +67,7 @@ pub(super) fn read(engine: &str, args: &[&str]) -> Option<Run> {
         words.push(names::base(&image).to_owned());
     }
     words.extend(inner);
-    Some(Run { container, image: None, words })
+    Some(Run { container, words, ..Run::default() })
 }
 
 /// Whether the first word behind a runtime's image goes to the runtime.

@@ -190,6 +190,25 @@ pub(super) fn package(spec: &str) -> String {
     parts.join("/")
 }
 
+/// The version in a package specifier: `name@1.2`, `name==1.2`, `https://…/name.git@v1.2`. A range (`>=1`) is none.
+pub(super) fn version(spec: &str) -> Option<&str> {
+    let spec = spec.trim_matches(['"', '\'']).split([';', '#', '?']).next()?;
+    let last = if spec.contains("://") { base(spec) } else { spec };
+    let (name, version) = last.rsplit_once("==").or_else(|| last.rsplit_once('@'))?;
+    let version = version.split([',', '/']).next()?.trim();
+    let is_version = version.starts_with(|first: char| first.is_ascii_alphanumeric());
+    (!name.trim().is_empty() && is_version).then_some(version)
+}
+
+/// The digest or the tag of an image.
+pub(super) fn image_version(reference: &str) -> Option<&str> {
+    if let Some((_, digest)) = reference.split_once('@') {
+        return Some(digest);
+    }
+    let (_, tag) = reference.rsplit_once(':')?;
+    (!tag.is_empty() && !tag.contains('/')).then_some(tag)
+}
+
 /// The name in one part of a package's address: `name.git@v1`, `name-1.2.tgz`.
 fn located(part: &str) -> &str {
     let name = part.split('@').next().unwrap_or(part);

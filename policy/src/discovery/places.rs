@@ -147,6 +147,25 @@ fn name_of(path: &str, before: &[&str], part: &str) -> String {
     format!("{}{end}", unversioned(stem))
 }
 
+/// The version in a path: of a package in a store, of a directory or file that is called `NAME-VERSION`. Directories that
+/// are called by a version alone may be an interpreter's.
+pub(super) fn version(path: &str) -> Option<&str> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let of = |at: usize, part: &&'_ str| -> Option<(usize, usize)> {
+        let before = parts.get(..at)?;
+        let is_store = matches!(before, ["", "nix" | "gnu", "store"]);
+        let stem = split_extension(part).0;
+        let name = if is_store { store_name(part) } else { unversioned(stem) };
+        let from = part.find(name)? + name.len() + 1;
+        (from < stem.len()).then_some((from, stem.len()))
+    };
+    let found = parts.iter().enumerate().rev().find_map(|(at, part)| Some((part, of(at, part)?)));
+    let (part, (from, to)) = found?;
+    let version = part.get(from..to)?;
+    let end = version.find(['-', '_', '+']).unwrap_or(version.len());
+    version.get(..end).filter(|version| version.starts_with(|first: char| first.is_ascii_alphanumeric()))
+}
+
 /// The parts of a path, without `.` and `..`.
 fn resolved(path: &str) -> Vec<&str> {
     let mut parts: Vec<&str> = Vec::new();

@@ -1,8 +1,11 @@
 //! What a program is, whatever the version and the directory of the day: what its pins belong to.
 
+use sha2::{Digest as _, Sha256};
+
 use super::command::{self, Command};
 use super::piece::Role;
 use super::{names, places};
+use crate::definition::hex;
 
 /// What a command line really runs: the script, below `cwd` where its path is relative, or the executable. Empty where
 /// neither is known.
@@ -73,6 +76,19 @@ fn of_package(path: String, package: Option<&str>) -> String {
         (Some((cache, name)), Some(package)) => format!("{cache}/*/node_modules/{package}/.bin/{name}"),
         _ => path,
     }
+}
+
+/// A program that runs others by its arguments (`run.sh NAME`) is another for each: a digest of them stands behind it, since
+/// they may have secrets, without what changes from start to start.
+pub fn with_arguments(program: &str, argv: &[String]) -> String {
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let lasting = |word: &String| if is_number(word) { "*".to_owned() } else { known_as(word) };
+    let words: Vec<String> = argv.iter().skip(1).map(lasting).collect();
+    if words.is_empty() {
+        return program.to_owned();
+    }
+    let digest = hex(&Sha256::digest(words.join("\0")));
+    format!("{program} {}", digest.get(..12).unwrap_or_default())
 }
 
 /// A path as pins know it: without versions, hashes and temporary names.

@@ -446,3 +446,35 @@ proptest! {
         prop_assert!(!id.is_empty());
     }
 }
+
+/// A command line, what runs, and the version that is named there.
+#[test]
+fn version_is_read_from_packages_images_and_paths() {
+    for (line, executable, expected) in [
+        ("uvx tide@1.2.3", "/usr/bin/uvx", Some("1.2.3")),
+        ("uvx --from tide==1.2 tide-mcp", "/usr/bin/uvx", Some("1.2")),
+        ("uvx tide[cli]==1.2", "/usr/bin/uvx", Some("1.2")),
+        ("uvx tide>=1.2", "/usr/bin/uvx", None),
+        ("npx -y @a/tide@1.2.3", "/usr/bin/node", Some("1.2.3")),
+        ("npx -y @a/tide", "/usr/bin/node", None),
+        ("npx -y tide@latest", "/usr/bin/node", Some("latest")),
+        ("docker run -i --rm ghcr.io/a/tide:1.2", "/usr/bin/docker", Some("1.2")),
+        ("docker run -i a/tide@sha256:abcd", "/usr/bin/docker", Some("sha256:abcd")),
+        ("docker run -i host:5000/a/tide", "/usr/bin/docker", None),
+        ("docker run -i node:22 npx -y tide@1.2", "/usr/bin/docker", Some("1.2")),
+        (
+            "tide-mcp",
+            "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-tide-mcp-1.4.0/bin/tide-mcp",
+            Some("1.4.0"),
+        ),
+        ("java -jar /opt/tide-mcp-1.3.0-all.jar", "/usr/lib/jvm/java-21.0.1/bin/java", Some("1.3.0")),
+        ("/opt/tide-1.4/bin/tide", "/opt/tide-1.4/bin/tide", Some("1.4")),
+        ("python3 server.py", "/opt/cpython-3.12.4-linux-x86_64/bin/python3", None),
+        ("node /srv/x.js", "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-nodejs-22.1.0/bin/node", None),
+        ("python -m tide", "/opt/cpython-3.12.4-linux-x86_64/bin/python3", None),
+        ("tide", "/usr/bin/tide", None),
+        ("tide-2", "/opt/tide-2/tide", None),
+    ] {
+        assert_eq!(version(&quoted_argv(line), Some(executable)).as_deref(), expected, "{line}");
+    }
+}

@@ -2,19 +2,33 @@
 
 use super::connections::Admission;
 use super::memory::User;
-use super::{DIRECTIONS, Engine, Output};
+use super::{DIRECTIONS, Engine, Exec, Output};
+use crate::event::{CapacityExceeded, Event, ServerType, Table};
+use crate::gate::GateCaller;
 use crate::terms::{ConnectionId, Timestamp};
 
 impl Engine {
     /// Makes sure that a connection is known. Whether it is.
     pub(super) fn admit(&mut self, id: ConnectionId, time: Timestamp, out: &mut Vec<Output>) -> bool {
+        self.admit_program(id, None, time, out)
+    }
+
+    /// The same of one that a program runs on.
+    pub(super) fn admit_program(
+        &mut self,
+        id: ConnectionId,
+        exec: Option<&Exec>,
+        time: Timestamp,
+        out: &mut Vec<Output>,
+    ) -> bool {
         if self.connections.get(id).is_some() {
             return true;
         }
         match self.connections.admission(id, self.config.limits.connections) {
             Admission::Dropped => return false,
             Admission::Full if !self.make_room(None, time, out) => {
-                self.refuse(id, out);
+                let caller = exec.and_then(|exec| self.connections.caller_of(exec, &self.config));
+                self.refuse(id, caller, time, out);
                 return false;
             }
             Admission::Full | Admission::Free => {}
@@ -27,7 +41,7 @@ impl Engine {
     pub(super) fn assign(
         &mut self,
         id: ConnectionId,
-        user: User,
+        (user, exec): (User, Option<&Exec>),
         time: Timestamp,
         out: &mut Vec<Output>,
     ) -> bool {
@@ -37,7 +51,8 @@ impl Engine {
         }
         let full = self.connections.is_full(user, self.config.limits.connections_per_user);
         if full && !self.make_room(Some(user), time, out) {
-            self.refuse(id, out);
+            let caller = exec.and_then(|exec| self.connections.caller_of(exec, &self.config));
+            self.refuse(id, caller, time, out);
             self.forget(id);
             return false;
         }
@@ -49,17 +64,45 @@ impl Engine {
     fn make_room(&mut self, user: Option<User>, time: Timestamp, out: &mut Vec<Output>) -> bool {
         let Some((victim, is_alive)) = self.connections.least_missed(user) else { return false };
         if is_alive {
-            self.refuse(victim, out);
+            let caller = self.connections.named_caller(victim);
+            self.refuse(victim, caller, time, out);
         }
         self.close(victim, time, out);
         true
     }
 
-    /// There is no room for this connection.
-    fn refuse(&mut self, id: ConnectionId, out: &mut Vec<Output>) {
+    /// There is no room for this connection. Where it is a server's by its name, whose calls these are is remembered: they are
+    /// undecided.
+    fn refuse(
+        &mut self,
+        id: ConnectionId,
+        caller: Option<GateCaller>,
+        time: Timestamp,
+        out: &mut Vec<Output>,
+    ) {
         self.counters.connections_refused += 1;
         self.connections.ignore(id);
-        self.parts(out).cx.reporter.drop_connection(id);
+        let limit = self.config.limits.refused;
+        let is_held = caller.is_some() && self.connections.refused() < limit;
+        self.counters.refused_overflow += u64::from(caller.is_some() && !is_held);
+        let mut reporter = self.parts(out).cx.reporter;
+        if let Some(GateCaller { session, server, uid }) = &caller {
+            let exceeded = CapacityExceeded { table: Table::Connections, uid: *uid, refused: 1 };
+            reporter.emit(Event {
+                session_id: Some(session.clone()),
+                server_id: Some(server.clone()),
+                server_type: Some(ServerType::Stdio),
+                connection: Some(id),
+                ..Event::agent(time, exceeded.into())
+            });
+        }
+        match caller.filter(|_| is_held) {
+            Some(caller) => {
+                reporter.refuse_connection(id);
+                self.connections.hold_refused(id, caller);
+            }
+            None => reporter.drop_connection(id),
+        }
     }
 
     /// This is no server: forgets it, and has it captured no more.

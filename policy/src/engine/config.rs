@@ -27,6 +27,8 @@ pub struct EngineLimits {
     pub connections: usize,
     /// Those of one user.
     pub connections_per_user: usize,
+    /// Connections of servers that there is no room for, and that are known to be that.
+    pub refused: usize,
     /// Servers that have ended and whose processes, where any live on, are still known as theirs.
     pub departed: usize,
     /// Bytes kept of all connections: what waits to be recognised, requests without an answer, answers without a
@@ -77,6 +79,7 @@ impl Default for EngineLimits {
             connections: 4_096,
             departed: 4_096,
             connections_per_user: 1_024,
+            refused: 4_096,
             bytes: 64 << 20,
             bytes_per_user: 32 << 20,
             chain: 32,
@@ -208,10 +211,16 @@ counters! { Counters {
     servers,
     /// Servers with the command line of a declared one that another program serves than its declaration says.
     servers_mistaken,
+    /// Programs that ran on a server's connection after its first answer.
+    later_programs,
+    /// Declared servers with variables in their environment that name code to load.
+    servers_preloaded,
     /// Connections found not to be.
     candidates_dropped,
     /// Connections refused since there were too many.
     connections_refused,
+    /// Connections of servers refused that are not held for undecided either, since there were too many.
+    refused_overflow,
     /// Programs of a chain that were not remembered since it was too long.
     chain_overflow,
     /// Frames and connects of a candidate that were not kept since there were too many.

@@ -1,6 +1,7 @@
 //! What is known of one connection.
 
 mod candidate;
+mod chain;
 mod tools;
 
 pub(super) use tools::RESOURCE;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::address::At;
 use super::config::Counters;
-use super::io::{Connect, Exec, ExitStatus, Process};
+use super::io::{Connect, ExitStatus, Process};
 use super::memory::Account;
 use super::pairing::Pairing;
 use super::seen::Stop;
@@ -92,6 +93,16 @@ pub(super) struct Connection {
     pub(super) runs_container: bool,
     pub(super) named: Option<Match>,
     pub(super) declared: Option<ServerId>,
+    /// The version of its package, image or program.
+    pub(super) version: Option<String>,
+    /// What its programs are called, and the declared server that it was mistaken for: see [`Connection::also`].
+    ids: Vec<ServerId>,
+    /// The process that serves, once it is announced.
+    pub(super) serving: Option<u32>,
+    /// Processes that have run a program since.
+    pub(super) later: HashSet<u32>,
+    /// Whether another program serves by now than its declaration demands.
+    pub(super) is_replaced: bool,
     /// Value, id and place in the chain of the most telling program.
     best: Option<(u8, ServerId, usize)>,
     /// Connects of a candidate that were not kept. They matter only where it turns out to be a server.
@@ -111,6 +122,8 @@ pub(super) struct Connection {
     pub(super) watched: bool,
     /// Whether it was reported that too much is open.
     pub(super) crowded: bool,
+    /// Whether it was reported that definitions are not compared with pins.
+    pub(super) is_uncompared: bool,
     /// For guards that are not in this process: see [`Connection::describe`].
     pub(super) metadata: Value,
     /// What the head of its last request says, where it is spoken over HTTP.
@@ -147,6 +160,11 @@ impl Connection {
             runs_container: false,
             named: None,
             declared: None,
+            version: None,
+            ids: Vec::new(),
+            serving: None,
+            later: HashSet::new(),
+            is_replaced: false,
             best: None,
             connects_not_kept: 0,
             server: None,
@@ -157,6 +175,7 @@ impl Connection {
             last_was_message: [false; 2],
             watched: false,
             crowded: false,
+            is_uncompared: false,
             metadata: Value::Null,
             http: None,
             reported: HashSet::new(),
@@ -211,58 +230,6 @@ impl Connection {
             || matches!(&self.stage, Stage::Candidate { gaps, .. } if *gaps > 0)
     }
 
-    /// Adds a program to the chain. Whether there was room.
-    pub(super) fn run(&mut self, exec: Exec, limit: usize) -> bool {
-        let Exec { adopted, process, client, .. } = exec;
-        self.adopted = if self.chain.is_empty() { adopted } else { self.adopted && adopted };
-        self.client = self.client.take().or(client);
-        self.live.insert(process.pid);
-        self.ended = None;
-        self.exit_at = None;
-        self.status = None;
-        if self.chain.len() >= limit {
-            // The first programs name the server; the last is the one that serves.
-            self.chain.pop();
-            self.push(process);
-            return false;
-        }
-        self.runs_container |= discovery::runs_in_container(&process.argv);
-        let cwd = process.cwd.as_deref();
-        let rank = discovery::specificity(&process.argv, cwd);
-        if self.best.as_ref().is_none_or(|(best, ..)| rank > *best) {
-            self.best = Some((rank, discovery::server_id(&process.argv, cwd), self.chain.len()));
-        }
-        self.push(process);
-        true
-    }
-
-    fn push(&mut self, process: Process) {
-        self.chain.push(process);
-        self.chain_bytes = self.chain.iter().map(Process::bytes).sum();
-    }
-
-    /// Forgets the programs that neither name the server nor serve. How many.
-    pub(super) fn shorten_chain(&mut self) -> usize {
-        let before = self.chain.len();
-        let Some(last) = self.chain.pop() else { return 0 };
-        if let Some((_, _, at)) = &mut self.best
-            && *at < self.chain.len()
-        {
-            self.chain = vec![self.chain.swap_remove(*at)];
-            *at = 0;
-        } else {
-            self.chain.clear();
-            self.best = self.best.take().map(|(rank, id, _)| (rank, id, 0));
-        }
-        self.push(last);
-        before - self.chain.len()
-    }
-
-    /// The program that names the server.
-    pub(super) fn naming(&self) -> Option<&Process> {
-        self.best.as_ref().and_then(|(_, _, at)| self.chain.get(*at))
-    }
-
     /// Who speaks to whom: the process that serves, and its client.
     pub(super) fn describe(&mut self) {
         let about = |process: &Process| {
@@ -311,40 +278,8 @@ impl Connection {
         self.at.as_ref().map_or(ServerType::Stdio, |at| at.kind)
     }
 
-    /// Who serves, whatever its version and the directory of the day, as far as it is known: part of whose pins these are.
-    pub(super) fn program(&self) -> String {
-        match (&self.at, self.chain.last()) {
-            (Some(at), _) => at.program(),
-            (None, Some(last)) => {
-                let package = self.chain.iter().find_map(|process| discovery::package(&process.argv));
-                let (cwd, executable) = (last.cwd.as_deref(), last.executable.as_deref());
-                discovery::identity(&last.argv, cwd, executable, package.as_deref())
-            }
-            (None, None) => String::new(),
-        }
-    }
-
-    /// The URL of what serves, or the path of the script or the executable: what its pins were kept under by earlier
-    /// versions.
-    pub(super) fn program_path(&self) -> String {
-        match (&self.at, self.chain.last()) {
-            (Some(at), _) => at.program(),
-            (None, Some(last)) => {
-                discovery::program(&last.argv, last.cwd.as_deref(), last.executable.as_deref())
-            }
-            (None, None) => String::new(),
-        }
-    }
-
-    /// Whether one of these serves, as far as it is known what does; of none of them anything may.
-    pub(super) fn is_served_by(&self, executables: &[String]) -> bool {
-        let executable = self.chain.last().and_then(|process| process.executable.as_deref());
-        let is = |path: &String| executable == Some(path) || self.program_path() == *path;
-        executables.is_empty() || executables.iter().any(is)
-    }
-
     pub(super) fn identity(&self) -> Identity {
-        if self.declared.is_some() { Identity::Declared } else { Identity::Derived }
+        if self.declared.is_some() && !self.is_replaced { Identity::Declared } else { Identity::Derived }
     }
 
     pub(super) fn matched_by(&self) -> MatchedBy {
@@ -390,7 +325,8 @@ impl Connection {
         // As it is, and within the metadata.
         let http = self.http.as_ref().map_or(0, |http| 2 * http.bytes());
         let at = self.at.as_ref().map_or(0, At::bytes);
-        size_of::<Self>() + waiting + requests + tools + self.chain_bytes + metadata + http + at
+        let ids: usize = self.ids.iter().map(|id| size_of::<ServerId>() + id.0.len()).sum();
+        size_of::<Self>() + ids + waiting + requests + tools + self.chain_bytes + metadata + http + at
     }
 
     /// Gives up all that can be done without but its requests.

@@ -4,6 +4,7 @@ mod admission;
 mod announce;
 mod departed;
 mod relaying;
+mod succession;
 mod totals;
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,6 +18,7 @@ use super::io::Process;
 use super::memory::{Memory, User};
 use super::scope::Scope;
 use crate::event::ServerType;
+use crate::gate::GateCaller;
 use crate::redact::Redactor;
 use crate::terms::{ConnectionId, ServerId, SessionId};
 
@@ -28,6 +30,7 @@ pub(super) struct Connections {
     /// Which connection a live process serves.
     processes: HashMap<u32, ConnectionId>,
     dropped: admission::Dropped,
+    refused: BTreeMap<ConnectionId, GateCaller>,
     departed: departed::Departed,
     memory: Memory,
     gone: totals::Gone,
@@ -42,6 +45,7 @@ impl Connections {
             all: BTreeMap::new(),
             processes: HashMap::new(),
             dropped: admission::Dropped::default(),
+            refused: BTreeMap::new(),
             departed: departed::Departed::default(),
             memory: Memory::default(),
             gone: totals::Gone::default(),

@@ -30,7 +30,7 @@ use crate::event::{Detection, Identity};
 use crate::guard::{Facts, Listing, Operation, Refusal, ToolFacts, Trust, Verdict};
 use crate::guards::{Client, Executor, Outcome, Question};
 use crate::protocol::{members, string};
-use crate::registry::{MemoryStore, Peer, PinKey, Registry, Standing, Store};
+use crate::registry::{MemoryStore, Peer, PinKey, Registry, RegistryError, Standing, Store};
 use crate::terms::{ConnectionId, SessionId};
 use approvals::Approvals;
 use inspection::Sessions;
@@ -84,7 +84,14 @@ impl Evaluator {
     }
 
     /// A server is known by now: so are its pins, and what its name has against it, which comes back.
-    pub(super) fn register(&mut self, scope: &Scope, connection: &Connection) -> Option<Detection> {
+    ///
+    /// # Errors
+    /// There are too many: nothing that it lists is compared with pins.
+    pub(super) fn register(
+        &mut self,
+        scope: &Scope,
+        connection: &Connection,
+    ) -> Result<Option<Detection>, RegistryError> {
         // What is declared at a URL is the same to all who speak with it, and to the agent that lists it, whichever of its
         // addresses answers.
         let is_shared = connection.at.is_some() && connection.declared.is_some();
@@ -93,10 +100,19 @@ impl Evaluator {
             server: scope.server.clone(),
             program: if is_shared { String::new() } else { connection.program() },
         };
-        let formerly = if is_shared { String::new() } else { connection.program_path() };
-        let peer = Peer { session: scope.session.clone(), key, formerly, identity: connection.identity() };
+        let formerly =
+            if is_shared { Vec::new() } else { vec![connection.program_path(), connection.last_program()] };
+        let peer = Peer {
+            session: scope.session.clone(),
+            key,
+            formerly,
+            also: connection.ids().to_vec(),
+            hands_over: !is_shared && connection.hands_over(),
+            version: connection.version.clone(),
+            identity: connection.identity(),
+        };
         // What is refused the registry counts itself.
-        self.registry.connect(scope.connection, peer).ok().flatten()
+        self.registry.connect(scope.connection, peer)
     }
 
     #[cfg(test)]
@@ -183,12 +199,17 @@ impl Evaluator {
             refresh(facts, self.registry.tool(scope.connection, tool).as_ref());
         }
         let mut standing = judge.standings.get(&*scope.server.0).copied().unwrap_or_default();
+        for known in connection.also().iter().filter_map(|id| judge.standings.get(&*id.0)) {
+            standing.enabled &= known.enabled;
+            standing.trust = standing.trust.min(known.trust);
+        }
         // Whoever has the name of a declared server and is another program: that may cost trust, and never gives more.
         if identity == Identity::Derived {
             standing.trust = standing.trust.min(Trust::Medium);
         }
         let facts = Facts {
             server: &scope.server,
+            also: connection.also(),
             identity,
             enabled: standing.enabled,
             trust: standing.trust,
@@ -206,7 +227,7 @@ impl Evaluator {
             tool: tool.and_then(|tool| connection.tool(tool)),
             tool_names: names.unwrap_or(&judge.no_names),
             profile: &judge.sessions.profile_of(&scope.session, session),
-            block: judge.blocks.of(&scope.server, &scope.session),
+            block: judge.blocks.of_any((&scope.server, connection.also()), &scope.session),
             metadata: &connection.metadata,
         };
         Some(ask(&mut judge.executor, &facts))

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::command::{CommandError, OperatorCommand};
+use crate::discovery::{Files, Running};
 use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType};
 use crate::http::HttpMeta;
 use crate::network::Verdict;
@@ -286,15 +287,27 @@ pub struct Process {
     pub executable: Option<String>,
     /// Process ids of its parents, nearest first.
     pub ancestors: Vec<u32>,
+    /// Variables of its environment that name code to load: see [`code_variables`](crate::discovery::code_variables). Looked for
+    /// where servers are declared.
+    pub code_variables: Vec<&'static str>,
+    /// The files of what it runs. `None` where no declaration asks for them, and of a recording.
+    pub files: Option<Box<Files>>,
 }
 
 impl Process {
+    /// What it runs. `adopted`: it ran before the agent did.
+    pub(super) fn running(&self, adopted: bool) -> Running<'_> {
+        let (cwd, executable) = (self.cwd.as_deref(), self.executable.as_deref());
+        Running { argv: &self.argv, cwd, executable, files: self.files.as_deref(), adopted }
+    }
+
     /// Memory that it takes, about.
     pub(crate) fn bytes(&self) -> usize {
         let argv: usize = self.argv.iter().map(|word| size_of::<String>() + word.len()).sum();
         let path = |path: &Option<String>| path.as_ref().map_or(0, String::len);
         let paths = path(&self.cwd) + path(&self.executable) + path(&self.cgroup);
-        size_of::<Self>() + argv + paths + size_of_val(&*self.ancestors)
+        let files = self.files.as_ref().map_or(0, |files| files.bytes());
+        size_of::<Self>() + argv + paths + size_of_val(&*self.ancestors) + files
     }
 }
 
@@ -324,6 +337,9 @@ pub enum Output {
     Found(Found),
     /// The connection is none: stop capturing it. The engine has forgotten it.
     Drop(ConnectionId),
+    /// The connection is a server's, and there is no room for it: stop capturing it, and hold its calls for undecided. The
+    /// engine wants to know when it is closed.
+    Refuse(ConnectionId),
     /// What the gate's tables are made of has changed, or who is to be in them. Once for all that an input brings.
     GateStale {
         /// When the message was captured that changed it; `None`: it was none.

@@ -7,15 +7,21 @@ use super::reporter::About;
 use super::seen::{Reading, Seen};
 use super::{DIRECTIONS, Engine, Exec, Output, Parts, exchange};
 use crate::detect::Inspection;
-use crate::event::Subject;
+use crate::event::{CapacityExceeded, ServerExecuted, Subject, Table};
+use crate::registry::RegistryError;
 use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
 impl Engine {
     pub(super) fn exec(&mut self, exec: Exec, now: Timestamp, out: &mut Vec<Output>) {
         self.counters.execs += 1;
         let (id, time) = (exec.connection, exec.time);
-        if self.admit(id, time, out) && self.assign(id, exec.process.uid, time, out) {
+        if self.admit_program(id, Some(&exec), time, out)
+            && self.assign(id, (exec.process.uid, Some(&exec)), time, out)
+        {
+            let pid = exec.process.pid;
             let is_server = self.connections.run(exec, &self.config, &mut self.counters);
+            let executed = self.connections.executed(id, pid, &self.config, &mut self.counters);
+            self.report_executed(id, time, executed, out);
             let is_named = |one: &Connection| one.is_candidate() && !one.is_unnamed();
             if self.connections.get(id).is_some_and(is_named) {
                 // It may soon be one that the gate judges.
@@ -26,6 +32,20 @@ impl Engine {
             }
         }
         self.book(id, now, out);
+    }
+
+    /// Reports what runs on a server's connection by now, and has the gate go by it.
+    pub(super) fn report_executed(
+        &mut self,
+        id: ConnectionId,
+        time: Timestamp,
+        executed: Option<ServerExecuted>,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(executed) = executed else { return };
+        let mut cx = self.parts(out).cx;
+        cx.report(id, time, executed);
+        cx.reporter.gate_is_stale(None);
     }
 
     /// A connection of which it is known what it is.
@@ -74,12 +94,22 @@ impl Engine {
         if let Some(server) = confirm {
             cx.reporter.confirm(id, server);
         }
-        let found = match (cx.connections.scope(id), cx.connections.get(id)) {
+        let registered = match (cx.connections.scope(id), cx.connections.get(id)) {
             (Some(scope), Some(connection)) => ev.register(&scope, connection),
-            _ => None,
+            _ => Ok(None),
         };
+        let is_refused = matches!(registered, Err(RegistryError::Connections(_)));
+        let found = registered.ok().flatten();
         started.detections.extend(found.clone());
         cx.report(id, time, started);
+        if is_refused {
+            let uid = cx.connections.get(id).and_then(|connection| connection.account.user);
+            cx.report(id, time, CapacityExceeded { table: Table::Pins, uid, refused: 1 });
+        }
+        if let Some(preloaded) = cx.connections.preloaded(id) {
+            cx.reporter.counters.servers_preloaded += 1;
+            cx.report(id, time, preloaded);
+        }
         cx.reporter.gate_is_stale(None);
         if let (Some(detection), Some(scope)) = (found, cx.connections.scope(id)) {
             // What is not bad enough stands with the server.

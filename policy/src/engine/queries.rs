@@ -6,6 +6,7 @@ use super::connection::{Connection, Stage};
 use super::scope::Scope;
 use super::{Counters, Engine, Parts, Traffic, WaitingTool};
 use crate::config::Config;
+use crate::discovery::Declared;
 use crate::event::ServerType;
 use crate::gate::{GateCaller, GateCompiler, GateError, GateSubject};
 use crate::guard::TurnState;
@@ -21,6 +22,11 @@ impl Engine {
     /// What happened so far, in numbers.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The servers that the configuration declares as programs.
+    pub fn declared(&self) -> &[Declared] {
+        &self.config.declared
     }
 
     /// All that is counted, by name: those of the engine, `registry_…`, `guards_…`, and bounds of single guards.
@@ -55,13 +61,25 @@ impl Engine {
     /// asked something on.
     pub fn gated(&self) -> impl Iterator<Item = ConnectionId> {
         let is_gated = |one: &&Connection| matches!(one.stage, Stage::Server) || one.is_pending();
-        self.connections.of_stdio().filter(is_gated).map(|one| one.id)
+        let servers = self.connections.of_stdio().filter(is_gated).map(|one| one.id);
+        servers.chain(self.connections.refused_ids())
+    }
+
+    /// Whether a connection is a server's that there is no room for: its calls are undecided.
+    pub fn is_refused(&self, id: ConnectionId) -> bool {
+        self.connections.refused_caller(id).is_some()
     }
 
     /// Those that may soon be: programs of which a name or a declaration says that they are servers.
     pub fn soon_gated(&self) -> impl Iterator<Item = ConnectionId> {
         let is_named = |one: &&Connection| one.is_candidate() && !one.is_pending() && !one.is_unnamed();
         self.connections.of_stdio().filter(is_named).map(|one| one.id)
+    }
+
+    /// What the server of a connection is called, and what else: the rules of each of these names may restrict it.
+    pub fn names(&self, id: ConnectionId) -> Vec<ServerId> {
+        let Some(connection) = self.connections.get(id) else { return Vec::new() };
+        std::iter::once(connection.server_id()).chain(connection.also().iter().cloned()).collect()
     }
 
     /// What makes tables of a policy.
@@ -74,6 +92,9 @@ impl Engine {
 
     /// Whose calls those of a connection are. `None`: there is no such connection.
     pub fn gate_caller(&self, id: ConnectionId) -> Option<GateCaller> {
+        if let Some(caller) = self.connections.refused_caller(id) {
+            return Some(caller.clone());
+        }
         let Scope { session, server, .. } = self.connections.scope(id)?;
         let uid = self.connections.get(id)?.client.as_ref().and_then(|client| client.uid);
         Some(GateCaller { session, server, uid })
@@ -81,14 +102,18 @@ impl Engine {
 
     /// On how many connections over stdio calls are made that are meant.
     pub fn connections_of(&self, callee: &Callee) -> usize {
-        let scopes = self.connections.of_stdio().filter_map(|one| self.connections.scope(one.id));
-        scopes.filter(|scope| callee.is(&scope.server, &scope.session)).count()
+        let scopes =
+            self.connections.of_stdio().filter_map(|one| Some((one, self.connections.scope(one.id)?)));
+        let is_meant = |(one, scope): &(&Connection, Scope)| {
+            std::iter::once(&scope.server).chain(one.also()).any(|id| callee.is(id, &scope.session))
+        };
+        scopes.filter(is_meant).count()
     }
 
     /// What an operator blocks of a connection's calls.
     pub fn gate_block(&self, id: ConnectionId) -> Option<&CallBlock> {
         let Scope { session, server, .. } = self.connections.scope(id)?;
-        self.evaluator.call_block(&server, &session)
+        self.evaluator.call_block((&server, self.connections.get(id)?.also()), &session)
     }
 
     /// What the guards know of a session's turn; `None`: none of them goes by turns, or there was none.

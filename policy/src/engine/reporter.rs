@@ -111,6 +111,12 @@ impl Reporter<'_> {
         self.is_known_anew(connection);
     }
 
+    /// There is no room for a connection that is a server's: its calls are undecided.
+    pub(super) fn refuse_connection(&mut self, connection: ConnectionId) {
+        self.out.push(Output::Refuse(connection));
+        self.is_known_anew(connection);
+    }
+
     /// More is known of a connection: the gate judges those that are no conversation over HTTP.
     fn is_known_anew(&mut self, connection: ConnectionId) {
         if connection.0 & LINK == 0 {

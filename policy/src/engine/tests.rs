@@ -32,7 +32,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::Config;
 use crate::discovery::Declared;
-use crate::event::{Connecting, EventBody, GapCause, GateAction, GateDecided, ServerType};
+use crate::event::{
+    Connecting, EventBody, GapCause, GateAction, GateDecided, ServerType, ServerVersionChanged,
+};
 use crate::guards::SessionRule;
 use crate::terms::{ServerId, SessionId};
 
@@ -221,6 +223,7 @@ pub(super) fn short(output: &Output) -> String {
     let event = match output {
         Output::Confirm { connection, .. } => return format!("confirm {}", connection.0),
         Output::Drop(id) => return format!("drop {}", id.0),
+        Output::Refuse(id) => return format!("refuse {}", id.0),
         Output::Found(found) => return format!("found {} at {}", found.server, found.address),
         Output::GateStale { since } => return format!("gate stale {}", since.is_some()),
         Output::Failed(error) => return format!("failed: {error}"),
@@ -232,6 +235,17 @@ pub(super) fn short(output: &Output) -> String {
     let via = if via.is_empty() { String::new() } else { format!(" via {}", via.join(",")) };
     let what = match &event.body {
         EventBody::ServerStarted(started) => format!("started {:?}", started.matched_by),
+        EventBody::ServerExecuted(executed) => {
+            let serves = if executed.serves { " serves" } else { "" };
+            let lost = executed.mistaken_for.as_ref().map_or(String::new(), |id| format!(" no {id}"));
+            format!("executed {}{serves} {:?}{lost}", executed.pid, executed.identity)
+        }
+        EventBody::ServerPreloaded(preloaded) => format!("preloads {}", preloaded.variables.join(",")),
+        EventBody::ServerVersionChanged(changed) => {
+            let ServerVersionChanged { version, previous_version, definitions_changed } = changed;
+            format!("version {previous_version} to {version}, {definitions_changed} changed")
+        }
+        EventBody::CapacityExceeded(exceeded) => format!("full {:?} {}", exceeded.table, exceeded.refused),
         EventBody::ServerInitialized(_) => "initialized".to_owned(),
         EventBody::ToolSeen(tool) => format!("tool {}", tool.tool_name),
         EventBody::ToolCalled(call) => format!("called {} {}", call.tool_name, call.jsonrpc_id),

@@ -67,7 +67,7 @@ impl Asker {
     /// Everything by which the policy tells names of a subject apart: globs, and, unless it is `crowded`, the tools that it
     /// knows.
     pub(super) fn patterns(&self, subject: &GateSubject, crowded: bool) -> Vec<String> {
-        let globs = self.globs.iter().filter(|(server, _)| server.matches(&subject.server.0));
+        let globs = self.globs.iter().filter(|(server, _)| subject.names().any(|name| server.matches(name)));
         let mut patterns: Vec<String> = globs.map(|(_, tool)| tool.expression()).collect();
         patterns.sort_unstable();
         patterns.dedup();
@@ -181,7 +181,7 @@ impl Asker {
     fn pays(&self, subject: &GateSubject, trace: &[Asked]) -> bool {
         let asked = |phase| trace.iter().filter(|asked| asked.phase == phase).count();
         trace.last().is_some_and(|last| {
-            let (server, nth) = (&subject.server.0, asked(last.phase) - 1);
+            let (server, nth) = (subject.called(), asked(last.phase) - 1);
             last.phase == Phase::ToolInvoke
                 && self.executor.comes_before(GuardKind::RateLimit, last.phase, server, nth)
         })
@@ -196,6 +196,7 @@ impl Asker {
     ) -> Verdict {
         let facts = Facts {
             server: &subject.server,
+            also: &subject.also,
             identity: subject.identity,
             enabled: subject.enabled,
             trust: subject.trust,
@@ -234,13 +235,13 @@ impl Asker {
     /// What the rules across servers are to a server: they remember what is called on each, and some are judged by them.
     pub(super) fn across(&self, subject: &GateSubject) -> u16 {
         let kind = GuardKind::CrossServer;
-        let is_judged = self.executor.has(kind, Phase::ToolInvoke, &subject.server.0);
+        let is_judged = self.executor.has(kind, Phase::ToolInvoke, subject.called());
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         flag(self.executor.has_any(kind), ACROSS_REMEMBERED) | flag(is_judged, ACROSS_JUDGED)
     }
 
     fn is_limited(&self, subject: &GateSubject) -> bool {
-        self.executor.has(GuardKind::RateLimit, Phase::ToolInvoke, &subject.server.0)
+        self.executor.has(GuardKind::RateLimit, Phase::ToolInvoke, subject.called())
     }
 
     /// How often a server may be called.

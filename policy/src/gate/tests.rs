@@ -20,6 +20,7 @@ fn subject(server: &str, tools: &[(&str, ToolCategory)]) -> GateSubject {
     };
     GateSubject {
         server: ServerId(server.into()),
+        also: Vec::new(),
         identity: Identity::Declared,
         enabled: true,
         trust: Trust::Medium,

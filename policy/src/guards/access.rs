@@ -15,7 +15,7 @@ use crate::config::ListMode;
 use crate::definition::is_bounded;
 use crate::glob::NameGlob;
 use crate::guard::{Answer, DenialCode, Facts, Guard, GuardError, Listing, Operation, Refusal};
-use crate::terms::{GuardKind, Identity, Timestamp, Trust};
+use crate::terms::{GuardKind, Identity, ServerId, Timestamp, Trust};
 
 /// `server_access`
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Guard for ServerAccess {
     }
 
     fn check(&mut self, _: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Result<Answer, GuardError> {
-        match self.objection(&facts.server.0, facts.enabled, facts.identity) {
+        match self.objection(&facts.server.0, facts.also, facts.enabled, facts.identity) {
             Some((code, message)) => deny(code, message),
             None => allow(),
         }
@@ -51,10 +51,11 @@ impl Guard for ServerAccess {
 }
 
 impl ServerAccess {
-    /// Why a server may not be used at all: the code and the message.
+    /// Why a server may not be used at all: the code and the message. `also`: see [`Facts::also`].
     pub(super) fn objection(
         &self,
         server: &str,
+        also: &[ServerId],
         enabled: bool,
         identity: Identity,
     ) -> Option<(DenialCode, String)> {
@@ -66,9 +67,11 @@ impl ServerAccess {
         let allowed =
             || self.allowed.iter().filter(|glob| (!borrowed || glob.is_any()) && glob.matches(server));
         let by_name = || allowed().any(|glob| !glob.is_any());
-        if let Some(rule) =
-            self.denied.iter().find(|glob| glob.matches(server) && !(glob.is_any() && by_name()))
-        {
+        let is_denied = |glob: &&NameGlob| {
+            glob.matches(server) && !(glob.is_any() && by_name())
+                || !glob.is_any() && also.iter().any(|id| glob.matches(&id.0))
+        };
+        if let Some(rule) = self.denied.iter().find(is_denied) {
             let message = format!("server '{}' is denied by '{}'", short(server), rule.as_str());
             return Some((DenialCode::ServerDenied, message));
         }
@@ -104,7 +107,10 @@ pub(super) struct ToolAccess {
 impl ToolAccess {
     /// What the entry of `servers:` denies: the code and the message.
     fn own_denial(&self, tool: &str, facts: &Facts<'_>) -> Option<(DenialCode, String)> {
-        let server = &*facts.server.0;
+        facts.names().find_map(|server| self.denial_of(server, tool, facts))
+    }
+
+    fn denial_of(&self, server: &str, tool: &str, facts: &Facts<'_>) -> Option<(DenialCode, String)> {
         let own = self.own.get(server)?;
         if !own.allow.is_empty() && !own.allow.iter().any(|glob| glob.matches(tool)) {
             let message =
@@ -151,14 +157,16 @@ impl Guard for ToolAccess {
         let allows = || named().filter(|rule| !borrowed || rule.server.is_any());
 
         let denies = |rule: &&CompiledRule| {
-            rule.matches(server, tool, known)
+            let is_also = || facts.also.iter().any(|id| rule.matches(&id.0, tool, known));
+            (rule.matches(server, tool, known) || !rule.server.is_any() && is_also())
                 && !allows().any(|allowed| allowed.holds(known) && allowed.beats(rule))
         };
         if let Some(rule) = self.denied.iter().find(denies) {
             return deny(DenialCode::ToolDenied, format!("{} is denied by '{}'", id(), rule.describe()));
         }
         // The end of such a name is not known, so that no glob can tell.
-        if is_bounded(tool) && self.denied.iter().any(|rule| rule.server.matches(server)) {
+        let concerns = |rule: &CompiledRule| facts.names().any(|name| rule.server.matches(name));
+        if is_bounded(tool) && self.denied.iter().any(concerns) {
             let message =
                 format!("{} has a name of more than 256 bytes, of which denied_tools cannot tell", id());
             return deny(DenialCode::ToolDenied, message);
@@ -180,8 +188,12 @@ impl Guard for ToolAccess {
         if known.is_some_and(|tool| tool.refusal == Some(Refusal::Denied)) {
             return deny(DenialCode::ApprovalDenied, format!("{} was denied by hand", id()));
         }
-        if !self.fail_closed || known.is_some_and(|tool| !tool.removed) {
+        if !self.fail_closed || known.is_some_and(|tool| !tool.removed && !tool.is_uncompared) {
             return allow();
+        }
+        if known.is_some_and(|tool| tool.is_uncompared) {
+            let message = format!("{} cannot be compared with a pin, and fail_closed is on", id());
+            return deny(DenialCode::UnknownTool, message);
         }
         match facts.listing {
             Listing::Pending { since } if now <= since.after(self.pending_grace) => allow(),

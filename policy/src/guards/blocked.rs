@@ -32,8 +32,18 @@ impl From<Vec<CallBlock>> for CallBlocks {
 impl CallBlocks {
     /// The block of a session's calls to a server that ends last.
     pub fn of(&self, server: &ServerId, session: &SessionId) -> Option<&CallBlock> {
-        let blocks = self.0.iter().filter(|block| block.callee.is(server, session));
-        blocks.max_by_key(|block| block.until.unwrap_or(Timestamp(u64::MAX)))
+        self.of_any((server, &[]), session)
+    }
+
+    /// The same of a server that is also called otherwise: see [`Facts::also`](crate::guard::Facts::also).
+    pub fn of_any(
+        &self,
+        (server, also): (&ServerId, &[ServerId]),
+        session: &SessionId,
+    ) -> Option<&CallBlock> {
+        let is_of =
+            |block: &&CallBlock| std::iter::once(server).chain(also).any(|id| block.callee.is(id, session));
+        self.0.iter().filter(is_of).max_by_key(|block| block.until.unwrap_or(Timestamp(u64::MAX)))
     }
 }
 

@@ -232,7 +232,7 @@ impl ServerDenials {
         // The first that names a server is the one that is asked about it.
         let is_named = |globs: &[NameGlob]| globs.iter().any(|glob| glob.matches(&server.0));
         let (_, guard) = self.guards.iter().find(|(globs, _)| is_named(globs))?;
-        guard.as_ref()?.objection(&server.0, enabled, identity).map(|(_, message)| message)
+        guard.as_ref()?.objection(&server.0, &[], enabled, identity).map(|(_, message)| message)
     }
 }
 

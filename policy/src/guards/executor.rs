@@ -16,7 +16,7 @@ use crate::guard::{
     Answer, Decision, Denial, DenialCode, DenialDetails, Facts, Guard, GuardError, Operation, TurnState,
     Verdict,
 };
-use crate::terms::{GuardKind, Phase, SessionId, Timestamp};
+use crate::terms::{GuardKind, Phase, ServerId, SessionId, Timestamp};
 use changed::Changed;
 use mcpwarden_terms::counters;
 
@@ -53,6 +53,15 @@ impl Seat {
     fn is_for(&self, server: &str) -> bool {
         (self.servers.is_empty() || self.servers.iter().any(|glob| glob.matches(server)))
             && !self.except.iter().any(|glob| glob.matches(server))
+    }
+
+    /// Whether it is for a server that is also called so: what is for every server says nothing of it.
+    fn is_for_also(&self, server: &str) -> bool {
+        self.servers.iter().any(|glob| !glob.is_any() && glob.matches(server)) && self.is_for(server)
+    }
+
+    fn is_for_any(&self, (server, also): (&ServerId, &[ServerId])) -> bool {
+        self.is_for(&server.0) || also.iter().any(|id| self.is_for_also(&id.0))
     }
 
     fn deadline(&self, now: Timestamp) -> Timestamp {
@@ -152,7 +161,7 @@ impl Executor {
     }
 
     /// Whether there is a guard of this kind to be asked in a phase, of this server, left out or not.
-    pub(crate) fn has(&self, kind: GuardKind, phase: Phase, server: &str) -> bool {
+    pub(crate) fn has(&self, kind: GuardKind, phase: Phase, server: (&ServerId, &[ServerId])) -> bool {
         self.seats.iter().any(|seat| self.is_asked(seat, kind, phase, server))
     }
 
@@ -167,14 +176,20 @@ impl Executor {
     }
 
     /// Whether one of this kind, that is asked about a server in a phase, has this seat.
-    fn is_asked(&self, seat: &Seat, kind: GuardKind, phase: Phase, server: &str) -> bool {
-        seat.phases.contains(&phase) && seat.is_for(server) && self.is_of(seat, kind)
+    fn is_asked(&self, seat: &Seat, kind: GuardKind, phase: Phase, server: (&ServerId, &[ServerId])) -> bool {
+        seat.phases.contains(&phase) && seat.is_for_any(server) && self.is_of(seat, kind)
     }
 
     /// Whether a guard of this kind has its seat before the one that is asked as the `nth` about a server in a phase.
-    pub(crate) fn comes_before(&self, kind: GuardKind, phase: Phase, server: &str, nth: usize) -> bool {
+    pub(crate) fn comes_before(
+        &self,
+        kind: GuardKind,
+        phase: Phase,
+        server: (&ServerId, &[ServerId]),
+        nth: usize,
+    ) -> bool {
         let asked = self.by_phase.get(phase as usize).map(Vec::as_slice).unwrap_or_default();
-        let is_asked = |index: &&usize| self.seats.get(**index).is_some_and(|seat| seat.is_for(server));
+        let is_asked = |index: &&usize| self.seats.get(**index).is_some_and(|seat| seat.is_for_any(server));
         let Some(last) = asked.iter().filter(is_asked).nth(nth) else { return false };
         self.seats.iter().take(*last).any(|seat| self.is_asked(seat, kind, phase, server))
     }
@@ -301,7 +316,9 @@ impl Executor {
                         continue;
                     }
                     progress.done = step;
-                    let Some(seat) = self.seats.get(index).filter(|seat| seat.is_for(&facts.server.0)) else {
+                    let Some(seat) =
+                        self.seats.get(index).filter(|seat| seat.is_for_any((facts.server, facts.also)))
+                    else {
                         continue;
                     };
                     let Some(guard) = self.guards.get_mut(seat.guard) else { continue };
@@ -394,7 +411,7 @@ impl Executor {
     ) -> Option<Decision> {
         let asked = self.by_phase.get(operation.phase() as usize)?;
         let seats = asked.iter().filter_map(|index| self.seats.get(*index));
-        for seat in seats.filter(|seat| seat.is_for(&facts.server.0)) {
+        for seat in seats.filter(|seat| seat.is_for_any((facts.server, facts.also))) {
             let Some(guard) = self.guards.get_mut(seat.guard).filter(|guard| guard.kind() == kind) else {
                 continue;
             };

@@ -48,7 +48,8 @@ impl Guard for Gate {
     ) -> Result<Answer, GuardError> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
         let profile = facts.profile;
-        let listed = || self.tools.iter().any(|rule| rule.matches(&facts.server.0, tool, facts.tool));
+        let is_named = |rule: &CompiledRule| facts.names().any(|name| rule.matches(name, tool, facts.tool));
+        let listed = || self.tools.iter().any(is_named);
         let id = || format!("tool '{}' of server '{}'", short(tool), short(&facts.server.0));
         match self.kind {
             GuardKind::DisabledTool if listed() => {

@@ -32,6 +32,7 @@ pub(super) fn raw(value: Value) -> Box<RawValue> {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) server: ServerId,
+    pub(super) also: Vec<ServerId>,
     pub(super) identity: Identity,
     pub(super) enabled: bool,
     pub(super) trust: Trust,
@@ -66,6 +67,7 @@ impl Default for World {
             profile: Profile::default(),
             block: None,
             metadata: Value::Null,
+            also: Vec::new(),
         }
     }
 }
@@ -83,6 +85,7 @@ impl World {
     pub(super) fn facts(&self) -> Facts<'_> {
         Facts {
             server: &self.server,
+            also: &self.also,
             identity: self.identity,
             enabled: self.enabled,
             trust: self.trust,

@@ -168,8 +168,12 @@ counters! { RegistryCounters {
     connections_refused,
     /// Programs of an upgraded server of which it was not looked up since when they had its tools: there were too many.
     programs_not_read,
-    /// Items that are not kept since there were too many.
+    /// Items that are not compared with pins since there were too many.
     items_refused,
+    /// Items of lists that are compared and not remembered since there were too many.
+    entries_refused,
+    /// Times that a server's pins were read for one page, and not kept in memory, since there were too many.
+    pins_borrowed,
     /// Names that are not compared with others' since there were too many.
     names_refused,
     /// Comparisons of a name with nearly the same ones left out since there were too many.

@@ -56,6 +56,12 @@ pub struct Change {
     pub finding: Option<Finding>,
     /// Whether the same list has another definition of its name: nobody knows which of them the client takes.
     pub contradicts: bool,
+    /// Whether somebody approved this definition.
+    pub approved: bool,
+    /// Whether somebody said that it must not be used.
+    pub denied: bool,
+    /// Whether there is no pin that it could be compared with, nor room for one: nobody knows whether it has changed.
+    pub is_uncompared: bool,
 }
 
 /// Of so many items of a page that there was no room for it is said what was found in them.
@@ -95,14 +101,24 @@ pub enum ChangeKind {
 pub struct Outcome {
     /// One for each item, in the order of the page; those that were removed after it, by name.
     pub changes: Vec<Change>,
-    /// Items that are not kept since there were too many: nothing of them is compared.
+    /// Items that are not compared with pins since there were too many.
     pub refused: usize,
+    /// The version that listed some of these items last, where it is another one than this.
+    pub previous_version: Option<String>,
     /// The store failed. What is in `changes` holds; what the store did not take is handed in again with the next
     /// page. Where pins could not be read, every item is unpinned until they can.
     pub error: Option<StoreError>,
 }
 
 impl Outcome {
+    /// The pins that were made are kept nowhere.
+    fn forget_new(&mut self) {
+        for change in self.changes.iter_mut().filter(|change| change.kind == ChangeKind::New) {
+            (change.kind, change.pin, change.is_uncompared) = (ChangeKind::Seen, PinState::Unpinned, true);
+            self.refused += 1;
+        }
+    }
+
     pub(super) fn note<T>(&mut self, answer: Result<T, StoreError>) -> Option<T> {
         answer.map_err(|error| self.error.get_or_insert(error).clone()).ok()
     }
@@ -114,6 +130,8 @@ struct Turn {
     outcome: Outcome,
     /// Since when the server has tools that this program of its offers for the first time.
     inherited: BTreeMap<Item, Timestamp>,
+    /// The version of the server.
+    version: Option<String>,
     /// What is about to be handed to the store: hashes and definitions.
     definitions: Vec<(String, String)>,
     /// Items without room that are said.
@@ -128,6 +146,7 @@ impl Registry {
             now,
             outcome: Outcome::default(),
             inherited: BTreeMap::new(),
+            version: None,
             definitions: Vec::new(),
             refused_said: 0,
         };
@@ -136,7 +155,8 @@ impl Registry {
             return turn.outcome;
         };
         self.counters.pages += 1;
-        self.load(&connection.peer, &mut turn.outcome);
+        turn.version.clone_from(&connection.peer.version);
+        self.load(&connection.peer, page.offers.len(), &mut turn.outcome);
         self.inherit(&connection.peer, page, &mut turn);
         let list = connection.lists.entry(page.kind).or_default();
         let before = page.beside.then(|| list.seen.take());
@@ -156,7 +176,11 @@ impl Registry {
             self.complete(&mut connection, page.kind, &mut turn.outcome);
         }
         let flushed = self.flush(&connection.peer.key, &turn.definitions);
-        turn.outcome.note(flushed);
+        let is_stored = turn.outcome.note(flushed).is_some();
+        if self.give_back(&connection.peer.key) && !is_stored {
+            turn.outcome.forget_new();
+            self.counters.items_refused += turn.outcome.refused as u64;
+        }
         self.connections.insert(id, connection);
         for change in &mut turn.outcome.changes {
             // Who was first is known all the same.
@@ -168,7 +192,12 @@ impl Registry {
     /// The pin of something that a connection need not have listed: whoever has the same pins may have.
     pub fn pin(&mut self, id: ConnectionId, item: &Item) -> Option<&PinRecord> {
         let peer = self.connections.get(&id)?.peer.clone();
-        self.load(&peer, &mut Outcome::default());
+        if self.servers.get(&peer.key)?.is_crowded {
+            // They are not read for each call.
+            return None;
+        }
+        self.load(&peer, 0, &mut Outcome::default());
+        self.give_back(&peer.key);
         self.servers.get(&peer.key)?.records.get(item)
     }
 
@@ -207,14 +236,17 @@ impl Registry {
         if contradicts && self.gives_way(key, list, &item, &hash) {
             return;
         }
-        let has_room = self.has_room(key, list, &item);
+        let is_new = self.record(key, &item).is_none();
+        if is_new && !self.kept.fit(key.uid, 1, &self.settings.limits) {
+            self.crowd(key);
+        }
+        let (has_entry, has_pin) = (self.has_entry(key, list, &item), self.has_pin(key, &item));
+        let is_uncompared = !has_pin || !self.servers.get(key).is_some_and(|server| server.loaded);
         // Listed it is, room or not, if it has a pin: else that would be taken to be removed.
-        if (has_room || self.record(key, &item).is_some())
-            && let Some(seen) = &mut list.seen
-        {
+        if has_pin && let Some(seen) = &mut list.seen {
             seen.insert(item.name.clone());
         }
-        if !has_room {
+        if !has_pin {
             self.counters.items_refused += 1;
             turn.outcome.refused += 1;
             // Neither pinned nor remembered, and none the less offered: what was found in it is said. Of how many is bounded,
@@ -230,6 +262,9 @@ impl Registry {
                     pin,
                     finding,
                     contradicts: false,
+                    approved: false,
+                    denied: false,
+                    is_uncompared,
                 });
             }
             return;
@@ -248,6 +283,8 @@ impl Registry {
         let mut finding = None;
         if let Some(before) = list.items.remove(&item.name) {
             listed.finding = before.finding;
+        } else if !has_entry {
+            self.counters.entries_refused += 1;
         } else {
             self.kept.add(key.uid, 1);
             if item.kind == ItemKind::Tool {
@@ -256,10 +293,23 @@ impl Registry {
                 finding = listed.finding.as_deref().cloned();
             }
         }
-        let pin = listed.pin;
-        list.items.insert(item.name.clone(), listed);
+        let Listed { pin, approved, denied, .. } = listed;
+        if has_entry {
+            list.items.insert(item.name.clone(), listed);
+        }
         let connection = connection.id;
-        turn.outcome.changes.push(Change { connection, item, hash, kind, pin, finding, contradicts });
+        turn.outcome.changes.push(Change {
+            connection,
+            item,
+            hash,
+            kind,
+            pin,
+            finding,
+            contradicts,
+            approved,
+            denied,
+            is_uncompared,
+        });
     }
 
     fn record(&self, key: &PinKey, item: &Item) -> Option<&PinRecord> {
@@ -274,15 +324,22 @@ impl Registry {
         changed && record.is_some_and(|record| record.state_of(hash) == PinState::Pinned)
     }
 
-    fn has_room(&self, key: &PinKey, list: &List, item: &Item) -> bool {
+    /// Whether there is room for an item in a list.
+    fn has_entry(&self, key: &PinKey, list: &List, item: &Item) -> bool {
+        let limits = &self.settings.limits;
+        list.items.contains_key(&item.name)
+            || list.items.len() < limits.items_per_server && self.kept.fit(key.uid, 1, limits)
+    }
+
+    /// Whether an item has a pin, or there is room for one. Where pins cannot be read, there is none to be compared with, and
+    /// none is made.
+    fn has_pin(&self, key: &PinKey, item: &Item) -> bool {
         let limits = &self.settings.limits;
         let Some(server) = self.servers.get(key) else { return false };
-        let new_pin = server.loaded && !server.records.contains_key(item);
-        let new_entry = !list.items.contains_key(&item.name);
-        let more = usize::from(new_pin) + usize::from(new_entry);
-        (!new_pin || server.records.len() < limits.items_per_server)
-            && (!new_entry || list.items.len() < limits.items_per_server)
-            && self.kept.fit(key.uid, more, limits)
+        let has_room = || server.is_crowded || self.kept.fit(key.uid, 1, limits);
+        !server.loaded
+            || server.records.contains_key(item)
+            || server.records.len() < limits.items_per_server && has_room()
     }
 
     /// Compares a definition with its pin, and makes one where there is none.
@@ -301,15 +358,19 @@ impl Registry {
             let pinned = self.settings.pin_on_first_use;
             let mut record = PinRecord::new(hash, pinned, offer.max_severity, turn.now);
             record.first_seen = turn.inherited.get(item).map_or(turn.now, |since| turn.now.min(*since));
+            record.version.clone_from(&turn.version);
             server.records.insert(item.clone(), record);
             server.dirty.insert(item.clone());
-            self.kept.add(key.uid, 1);
+            self.kept.add(key.uid, usize::from(!server.is_crowded));
             self.keep(hash, offer.json, turn);
             return ChangeKind::New;
         };
         let before = (record.last_seen, record.max_severity, record.listed, record.current == hash);
         let sight = record.see(hash, offer.max_severity, turn.now);
-        if before != (record.last_seen, record.max_severity, record.listed, true) {
+        let version = turn.version.as_deref().map(|version| record.listed_by(version));
+        let (previous, is_new) = version.unwrap_or_default();
+        turn.outcome.previous_version = turn.outcome.previous_version.take().or(previous);
+        if is_new || before != (record.last_seen, record.max_severity, record.listed, true) {
             server.dirty.insert(item.clone());
         }
         match sight {
@@ -385,6 +446,9 @@ impl Registry {
                         pin: listed.pin,
                         finding: Some(finding.clone()),
                         contradicts: false,
+                        approved: listed.approved,
+                        denied: listed.denied,
+                        is_uncompared: false,
                     });
                 }
                 None
@@ -426,6 +490,9 @@ impl Registry {
                 pin: record.state_of(&record.current),
                 finding: None,
                 contradicts: false,
+                approved: false,
+                denied: false,
+                is_uncompared: false,
             });
         }
     }

@@ -38,6 +38,9 @@ pub struct PinRecord {
     /// Definitions of which somebody said that they must not be used, oldest first (bounded).
     #[serde(default)]
     pub denied: Vec<Denied>,
+    /// The version of the server's package, image or program that listed it last, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// Who approved a definition, or denied it.
@@ -93,7 +96,16 @@ impl PinRecord {
             listed: true,
             said: Vec::new(),
             denied: Vec::new(),
+            version: None,
         }
+    }
+
+    /// A server of this version lists it. The version before, where that is known and another one; and whether anything is new.
+    pub(super) fn listed_by(&mut self, version: &str) -> (Option<String>, bool) {
+        if self.version.as_deref() == Some(version) {
+            return (None, false);
+        }
+        (self.version.replace(version.to_owned()), true)
     }
 
     /// Takes note of a sight, as a table:
@@ -182,6 +194,7 @@ impl PinRecord {
         let by = self.approved.as_ref().map_or(0, |approval| approval.by.len());
         let denied =
             self.denied.iter().map(|denied| size_of::<Denied>() + denied.hash.len() + denied.said.by.len());
-        size_of::<Self>() + self.hash.len() + self.current.len() + said + by + denied.sum::<usize>()
+        let version = self.version.as_ref().map_or(0, String::len);
+        size_of::<Self>() + self.hash.len() + self.current.len() + said + by + version + denied.sum::<usize>()
     }
 }

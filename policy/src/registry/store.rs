@@ -54,6 +54,12 @@ pub trait Store: std::fmt::Debug + Send {
     /// That cannot be read.
     fn keys(&mut self, server: &ServerId) -> Result<Vec<PinKey>, StoreError>;
 
+    /// Whose pins of this program and user there are, whatever the server was called.
+    ///
+    /// # Errors
+    /// That cannot be read.
+    fn keys_of_program(&mut self, key: &PinKey) -> Result<Vec<PinKey>, StoreError>;
+
     /// Keeps these pins of a server in place of what was kept of the same items, and these definitions, each with
     /// its hash: all or nothing.
     ///
@@ -109,6 +115,11 @@ impl Store for MemoryStore {
 
     fn keys(&mut self, server: &ServerId) -> Result<Vec<PinKey>, StoreError> {
         Ok(self.pins.keys().filter(|key| key.server == *server).cloned().collect())
+    }
+
+    fn keys_of_program(&mut self, key: &PinKey) -> Result<Vec<PinKey>, StoreError> {
+        let is_same = |known: &&PinKey| known.uid == key.uid && known.program == key.program;
+        Ok(self.pins.keys().filter(is_same).cloned().collect())
     }
 
     fn put(

@@ -36,6 +36,10 @@ impl Store for Shared {
         self.ask(|store| store.keys(server))
     }
 
+    fn keys_of_program(&mut self, key: &PinKey) -> Result<Vec<PinKey>, StoreError> {
+        self.ask(|store| store.keys_of_program(key))
+    }
+
     fn load(&mut self, key: &PinKey) -> Result<BTreeMap<Item, PinRecord>, StoreError> {
         self.ask(|store| store.load(key))
     }
@@ -74,7 +78,15 @@ fn key(server: &str) -> PinKey {
 }
 
 fn peer(server: &str, identity: Identity) -> Peer {
-    Peer { session: SessionId("sess_1".into()), key: key(server), formerly: String::new(), identity }
+    Peer {
+        session: SessionId("sess_1".into()),
+        key: key(server),
+        formerly: Vec::new(),
+        also: Vec::new(),
+        hands_over: false,
+        version: None,
+        identity,
+    }
 }
 
 /// A tool as JSON text.

@@ -113,7 +113,11 @@ impl Wire {
     pub fn events(&mut self) -> Vec<Value> {
         let events = self.out.drain(..).filter_map(|output| match output {
             Output::Event(event) => Some(serde_json::to_value(event).unwrap()),
-            Output::Confirm { .. } | Output::Found(_) | Output::Drop(_) | Output::GateStale { .. } => None,
+            Output::Confirm { .. }
+            | Output::Found(_)
+            | Output::Drop(_)
+            | Output::Refuse(_)
+            | Output::GateStale { .. } => None,
             Output::Failed(error) => panic!("nothing was asked for: {error}"),
         });
         events.collect()

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::cgroup::Cgroup;
-use mcpwarden_tests::peer::await_exit;
+use mcpwarden_tests::peer::{await_exit, wait_until};
 use mcpwarden_tests::places;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -159,4 +159,124 @@ policy: {{ server_policy: allowlist, allowed_servers: [calc], version_pinning: {
     }
     agent.stop()?;
     Ok(())
+}
+
+/// A server `calc` that runs this command with bash; its connection, and `mcp_server_started`.
+fn started(agent: &Agent, programs: &Programs, line: &str) -> Result<(u64, Value)> {
+    let args =
+        ["--hold-ms", "500", "--no-list", "--call", "add", r#"{"a":1,"b":2}"#, "--", "bash", "-c", line];
+    let pid = client(0, None, &programs.path("client"), &args)?;
+    let connection = agent.connection_of_client(pid)?;
+    await_exit(agent, connection)?;
+    let events = agent.events_of(connection);
+    let started = events.iter().find(|event| is(event, "mcp_server_started"));
+    Ok((connection, started.with_context(|| format!("{line}: not started: {events:#?}"))?.clone()))
+}
+
+/// What runs, and whether it is the declared program: the path and the command line are the declared ones each time.
+#[test]
+fn executable_is_compared_as_a_file() -> Result<()> {
+    let programs =
+        Programs::new(&[("client", "client"), ("benign-server", "ours"), ("poisoned-server", "theirs")])?;
+    let (ours, theirs) = (programs.path("ours"), programs.path("theirs"));
+    let agent = programs.agent(&format!(
+        "servers: [{{ id: calc, command: calc, args: ['--delay-ms', '1'], executable: '{ours}' }}]\n"
+    ))?;
+    let run = format!("exec -a calc '{ours}' --delay-ms 1");
+    let mounted = format!("mount --bind '{theirs}' '{ours}' && {run}");
+    let cases = [
+        ("the program", run.clone(), true),
+        ("in a mount namespace of its own", format!("exec unshare -m bash -c \"{run}\""), true),
+        ("a bind mount over it", format!("exec unshare -m bash -c \"{mounted}\""), false),
+        ("a bind mount in a user namespace", format!("exec unshare -Urm bash -c \"{mounted}\""), false),
+        ("in a user namespace", format!("exec unshare -Urm bash -c \"{run}\""), true),
+        ("another program", format!("exec -a calc '{theirs}' --delay-ms 1"), false),
+    ];
+    for (name, line, is_declared) in cases {
+        let (_, started) = started(&agent, &programs, &line)?;
+        let identity = if is_declared { "declared" } else { "derived" };
+        ensure!(started["identity"] == identity, "{name}: {started}");
+        ensure!((started["mistaken_for"] == "calc") != is_declared, "{name}: {started}");
+        ensure!((started["server_id"] == "calc") == is_declared, "{name}: {started}");
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+/// A server that answers, and then runs another program in its place or beside it.
+#[test]
+fn later_program_loses_the_declared_identity() -> Result<()> {
+    let programs = Programs::new(&[("client", "client"), ("benign-server", "other")])?;
+    let bash = fs::canonicalize("/bin/bash")?;
+    // It answers the first request, whatever that is, and leaves the rest to another program.
+    let script = format!(
+        "read -r line; id=$(echo \"$line\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/'); \
+         echo '{{\"jsonrpc\":\"2.0\",\"id\":'$id',\"result\":{{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{{}},\"serverInfo\":{{\"name\":\"x\",\"version\":\"1\"}}}}}}'; \
+         read -r line; exec -a calc {} --delay-ms 1",
+        programs.path("other")
+    );
+    let config = serde_json::json!({
+        "servers": [{ "id": "calc", "command": "bash", "args": ["-c", script], "executable": bash }]
+    });
+    let agent = programs.agent(&config.to_string())?;
+    let args =
+        ["--hold-ms", "500", "--no-list", "--call", "add", r#"{"a":1,"b":2}"#, "--", "bash", "-c", &script];
+    let pid = client(0, None, &programs.path("client"), &args)?;
+    let connection = agent.connection_of_client(pid)?;
+    await_exit(&agent, connection)?;
+    let events = agent.events_of(connection);
+    let event = |kind: &str| {
+        let found = events.iter().find(|event| is(event, kind));
+        found.with_context(|| format!("no {kind}: {events:#?}"))
+    };
+    ensure!(event("mcp_server_started")?["identity"] == "declared", "{events:#?}");
+    let executed = events
+        .iter()
+        .find(|event| is(event, "mcp_server_executed") && event["serves"] == true)
+        .with_context(|| format!("not executed: {events:#?}"))?;
+    ensure!(executed["identity"] == "derived" && executed["mistaken_for"] == "calc", "{executed}");
+    ensure!(executed["executable"] == programs.path("other"), "{executed}");
+    ensure!(event("mcp_tool_called")?["server_id"] == "calc", "{events:#?}");
+    agent.stop()?;
+    Ok(())
+}
+
+/// An agent that starts after an upgrade adopts the server as the declared one.
+#[test]
+fn upgraded_executable_stays_declared_for_a_later_agent() -> Result<()> {
+    for is_removed in [false, true] {
+        let programs =
+            Programs::new(&[("client", "client"), ("benign-server", "ours"), ("poisoned-server", "new")])?;
+        let ours = programs.path("ours");
+        let mut server = Command::new(programs.path("client"))
+            .args(["--hold-ms", "600000", "--no-list", "--call", "add", r#"{"a":1,"b":2}"#, "--", &ours])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()?;
+        let deleted = || {
+            let exe = fs::read_link(format!("/proc/{}/exe", child_of(server.id())?)).ok()?;
+            Some(exe.to_string_lossy().into_owned())
+        };
+        wait_until("the server runs", || deleted().as_deref() == Some(&ours))?;
+        fs::remove_file(&ours)?;
+        if !is_removed {
+            fs::rename(programs.path("new"), &ours)?;
+        }
+        ensure!(deleted() == Some(format!("{ours} (deleted)")), "{:?}", deleted());
+        let agent = programs
+            .agent(&format!("servers: [{{ id: calc, command: '{ours}', executable: '{ours}' }}]\n"))?;
+        let started = agent.wait_for("the server", |event| is(event, "mcp_server_started"));
+        server.kill()?;
+        server.wait()?;
+        let started = started?;
+        ensure!(started["identity"] == "declared" && started["adopted"] == true, "{is_removed}: {started}");
+        agent.stop()?;
+    }
+    Ok(())
+}
+
+/// The only child of a process.
+fn child_of(pid: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
 }

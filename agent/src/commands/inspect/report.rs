@@ -169,8 +169,15 @@ impl Report {
         let (id, now) = (ConnectionId(self.servers), Timestamp(self.servers));
         let key = PinKey { uid: None, server: ServerId(name.into()), program: String::new() };
         // Whoever inspects servers together has chosen them, as one who declares them.
-        let (session, formerly) = (SessionId("inspect".into()), String::new());
-        let peer = Peer { session, key, formerly, identity: Identity::Declared };
+        let peer = Peer {
+            session: SessionId("inspect".into()),
+            key,
+            formerly: Vec::new(),
+            also: Vec::new(),
+            hands_over: false,
+            version: None,
+            identity: Identity::Declared,
+        };
         let refused = self.registry.counters().servers_refused;
         let of_server = self.registry.connect(id, peer);
         if of_server.is_err() || self.registry.counters().servers_refused > refused {

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     control::Control,
-    host::{clock::Clock, namespaces::Surroundings},
+    host::{clock::Clock, files, namespaces::Surroundings},
     loss::LossWatch,
     metrics::{Sample, Snapshot, TIMED},
     network::{Network, NetworkUpdate},
@@ -149,7 +149,10 @@ impl Agent {
         let Self { capture, engine, clock, reporter, pending, .. } = self;
         let Pending { outputs, records, actions } = pending;
         body(capture, clock, &mut |captured| match captured {
-            Captured::Input(input) => {
+            Captured::Input(mut input) => {
+                if let Input::Exec(exec) = &mut input {
+                    files::complete(&mut exec.process, engine.declared());
+                }
                 reporter.metrics.time(timed, || engine.handle(input, now, outputs));
             }
             Captured::Record(record) => records.push_back(record),
@@ -213,6 +216,8 @@ impl Agent {
                 self.confirm(connection, &server);
                 self.scans.request(tokio::time::Instant::now());
             }
+            // The kernel half goes on judging it.
+            Output::Refuse(id) => self.capture.forget(id.0),
             Output::Drop(id) => {
                 self.kernel.remove(id.0);
                 self.capture.forget(id.0);
@@ -229,7 +234,10 @@ impl Agent {
 
     /// Holds a server to its rules.
     fn confirm(&mut self, connection: ConnectionId, server: &ServerId) {
-        let set = self.network.set_of(server);
+        // Rules that it is denied by under any of its names; its own before others.
+        let also = self.engine.names(connection);
+        let sets = std::iter::once(server).chain(&also).map(|server| self.network.set_of(server));
+        let set = sets.into_iter().find(|set| *set != SET_ALL).unwrap_or(SET_ALL);
         // Of one whose program is not known, the agent before may have known it: its rules stay in force.
         let is_new = self.capture.is_known(connection.0) || !self.kernel.is_confirmed(connection.0);
         if set != SET_ALL || is_new {

@@ -55,8 +55,14 @@ impl Subjects {
             if !is_enforcing && block.is_none() {
                 continue;
             }
-            let Some(mut kind) = engine.gate_subject(id) else { continue };
             let Some(caller) = engine.gate_caller(id) else { continue };
+            if engine.is_refused(id) {
+                if is_enforcing {
+                    subjects.members.insert(id, Judged { kind: NO_SUBJECT, blocked: None, caller });
+                }
+                continue;
+            }
+            let Some(mut kind) = engine.gate_subject(id) else { continue };
             if !config.policy.fail_closed {
                 // No guard evaluates it then, and each server that has not listed its tools yet would be one of its kind.
                 kind.listing = Listing::Unknown;

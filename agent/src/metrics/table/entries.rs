@@ -37,6 +37,26 @@ pub static TABLE: &[Metric] = &[
         Counter("servers_mistaken"),
         "Servers with the command line of a declared one that another program serves.",
     ),
+    metric(
+        "mcpwarden_servers_preloaded_total",
+        Counter("servers_preloaded"),
+        "Declared servers with variables in their environment that name code to load.",
+    ),
+    metric(
+        "mcpwarden_later_programs_total",
+        Counter("later_programs"),
+        "Programs that ran with a server's standard streams after its first answer.",
+    ),
+    metric(
+        "mcpwarden_pins_borrowed_total",
+        Counter("registry_pins_borrowed"),
+        "Times that a server's pins were read for one list, and not kept in memory, since there were too many.",
+    ),
+    metric(
+        "mcpwarden_list_entries_refused_total",
+        Counter("registry_entries_refused"),
+        "Items of lists that were compared and not remembered, since there were too many.",
+    ),
     metric("mcpwarden_conversations_total", Counter("reached"), "Conversations with servers at addresses."),
     metric(
         "mcpwarden_execs_total",

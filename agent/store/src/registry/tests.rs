@@ -18,6 +18,7 @@ fn record(hash: &str) -> PinRecord {
         listed: true,
         said: vec![],
         denied: vec![],
+        version: None,
     }
 }
 

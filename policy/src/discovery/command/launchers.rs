@@ -57,6 +57,7 @@ impl Command {
 
     /// `python -m NAME …`: launchers are modules, too.
     pub(super) fn module(&mut self, name: &str, args: &[&str], level: usize) {
+        self.load("");
         let first = name.split('.').next().unwrap_or(name);
         if is_in(tables::LAUNCHERS, first) {
             self.read(&std::iter::once(first).chain(args.iter().copied()).collect::<Vec<_>>(), level + 1);
@@ -72,7 +73,10 @@ impl Command {
         let before = tables::JAVA.before(args);
         let program = before.iter().position(|arg| matches!(*arg, "-jar" | "-m" | "--module"));
         match program.and_then(|at| Some((before.get(at)?, args.get(at + 1)?))) {
-            Some((&"-jar", jar)) => self.file(Role::Script, jar),
+            Some((&"-jar", jar)) => {
+                self.load(jar);
+                self.file(Role::Script, jar);
+            }
             Some((_, module)) => {
                 self.push(Role::Module, module.split('/').next_back().unwrap_or(module), None)
             }
@@ -230,11 +234,15 @@ impl Command {
             (Some(from), Some((program, args))) => {
                 let plain = plain(program);
                 if !is_python(plain) && plain != "node" && runs(plain, args).is_none() {
+                    self.versioned(names::version(from));
                     self.push(Role::Package, &names::package(from), None);
                 }
                 self.read(&rest, level + 1);
             }
-            (Some(from), None) => self.push(Role::Package, &names::package(from), None),
+            (Some(from), None) => {
+                self.versioned(names::version(from));
+                self.push(Role::Package, &names::package(from), None);
+            }
             (None, Some(_)) if line.is_some() => self.read(&rest, level + 1),
             (None, Some((spec, args))) => self.spec(spec, args, level),
             (None, None) => {}
@@ -256,6 +264,7 @@ impl Command {
             let command: Vec<&str> = std::iter::once(plain).chain(args.iter().copied()).collect();
             return self.read(&command, level + 1);
         }
+        self.versioned(names::version(spec));
         self.push(Role::Package, &name, None);
     }
 }

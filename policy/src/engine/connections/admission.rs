@@ -2,7 +2,13 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use super::announce::declared;
 use super::{Connection, Connections, Stage, User};
+use crate::discovery;
+use crate::engine::config::EngineConfig;
+use crate::engine::io::Exec;
+use crate::event::ServerType;
+use crate::gate::GateCaller;
 use crate::terms::{ConnectionId, Timestamp};
 
 /// Connections that were dropped lately: what was captured of them before that may still come.
@@ -110,6 +116,60 @@ impl Connections {
             .filter(|connection| user.is_none_or(|user| connection.account.user == user))
             .max_by_key(|connection| connection.account.bytes)
             .map(|connection| connection.id)
+    }
+}
+
+/// Connections of servers that there was no room for.
+impl Connections {
+    /// Whose calls those of a program are, if it is a server's by its name or a declaration.
+    pub(in crate::engine) fn caller_of(&self, exec: &Exec, config: &EngineConfig) -> Option<GateCaller> {
+        let process = &exec.process;
+        let declared = declared(config, process).map(|declared| declared.id.clone());
+        let named = || config.patterns.matches(&process.argv).is_some();
+        let derived = || discovery::server_id(&process.argv, process.cwd.as_deref());
+        let server = declared.or_else(|| named().then(derived))?;
+        let session = match &exec.client {
+            Some(client) => self.session_of_client(client),
+            None => self.session_of_client(process),
+        };
+        Some(GateCaller { session, server, uid: exec.client.as_ref().and_then(|client| client.uid) })
+    }
+
+    /// The same of a candidate that makes way.
+    pub(in crate::engine) fn named_caller(&self, id: ConnectionId) -> Option<GateCaller> {
+        let connection = self.get(id).filter(|connection| !connection.is_unnamed())?;
+        let uid = connection.client.as_ref().and_then(|client| client.uid);
+        let is_stdio = connection.kind() == ServerType::Stdio;
+        is_stdio.then(|| GateCaller {
+            session: self.session(connection),
+            server: connection.server_id(),
+            uid,
+        })
+    }
+
+    /// How many are remembered.
+    pub(in crate::engine) fn refused(&self) -> usize {
+        self.refused.len()
+    }
+
+    /// Remembers one.
+    pub(in crate::engine) fn hold_refused(&mut self, id: ConnectionId, caller: GateCaller) {
+        self.refused.insert(id, caller);
+    }
+
+    /// It is closed. Whether it was one.
+    pub(in crate::engine) fn release_refused(&mut self, id: ConnectionId) -> bool {
+        self.refused.remove(&id).is_some()
+    }
+
+    /// Whose calls its calls are, if it is one.
+    pub(in crate::engine) fn refused_caller(&self, id: ConnectionId) -> Option<&GateCaller> {
+        self.refused.get(&id)
+    }
+
+    /// All of them.
+    pub(in crate::engine) fn refused_ids(&self) -> impl Iterator<Item = ConnectionId> {
+        self.refused.keys().copied()
     }
 }
 

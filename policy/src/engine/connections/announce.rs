@@ -59,7 +59,7 @@ impl Connections {
         }
         // One that a certain program must serve is not announced while another runs, which may go on to run that.
         let demanded = connection.declared.as_ref().and_then(|id| config.declaration(id));
-        let is_declared = demanded.is_some_and(|demanded| connection.is_served_by(&demanded.executables));
+        let is_declared = demanded.is_some_and(|demanded| connection.is_served_by(demanded));
         let at_once = connection.is_candidate() && (is_declared || adopted && connection.named.is_some());
         self.processes.insert(pid, id);
         self.find_outer(id);
@@ -135,10 +135,11 @@ impl Connections {
         let demanded = config.declaration(connection.declared.as_ref()?)?;
         // A recording may say by name alone what it is, and nothing of its program.
         let is_given = connection.server.is_some() && connection.chain.is_empty();
-        if is_given || connection.is_served_by(&demanded.executables) {
+        if is_given || connection.is_served_by(demanded) {
             return None;
         }
         counters.servers_mistaken += 1;
+        connection.call(demanded.id.clone());
         connection.declared.take()
     }
 
@@ -162,6 +163,7 @@ impl Connections {
         let matched_by = connection.matched_by();
         connection.session = Some(session);
         connection.server = Some(connection.server_id());
+        connection.serving = connection.chain.last().map(|process| process.pid);
         connection.describe();
         let started = started(connection, matched_by, mistaken_for);
         let mut confirm = None;
@@ -222,7 +224,7 @@ impl Connections {
 }
 
 /// The declared server that this process runs.
-fn declared<'a>(config: &'a EngineConfig, process: &Process) -> Option<&'a Declared> {
+pub(super) fn declared<'a>(config: &'a EngineConfig, process: &Process) -> Option<&'a Declared> {
     let (argv, executable) = (&process.argv, process.executable.as_deref());
     let is = |entry: &&Declared| discovery::is_declared(&entry.command, &entry.args, argv, executable);
     config.declared.iter().find(is)
@@ -251,6 +253,7 @@ fn started(connection: &Connection, matched_by: MatchedBy, mistaken_for: Option<
         identity: connection.identity(),
         mistaken_for,
         adopted: connection.adopted,
+        version: connection.version.clone(),
         chain: connection
             .chain
             .iter()

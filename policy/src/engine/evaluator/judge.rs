@@ -95,8 +95,12 @@ impl Judge {
     }
 
     /// What an operator blocks of a session's calls to a server.
-    pub(super) fn call_block(&self, server: &ServerId, session: &SessionId) -> Option<&CallBlock> {
-        self.blocks.of(server, session)
+    pub(super) fn call_block(
+        &self,
+        server: (&ServerId, &[ServerId]),
+        session: &SessionId,
+    ) -> Option<&CallBlock> {
+        self.blocks.of_any(server, session)
     }
 
     /// What an operator blocks by hand.
@@ -172,6 +176,7 @@ impl Judge {
         let session_id = SessionId("decide".into());
         let facts = Facts {
             server,
+            also: &[],
             identity: if declared.is_some() { Identity::Declared } else { Identity::Derived },
             enabled: standing.enabled,
             trust: standing.trust,

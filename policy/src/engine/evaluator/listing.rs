@@ -15,12 +15,12 @@ use crate::engine::config::EngineConfig;
 use crate::engine::recorder::{self, MAX_NAME_BYTES, MAX_TEXT_BYTES, clip, tool_id};
 use crate::engine::seen::Earlier;
 use crate::event::{
-    Action, DefinitionChanged, Detection, ListChanged, ListKind, Subject, ToolChanged, ToolRemoved, ToolSeen,
-    ToolStatus,
+    Action, CapacityExceeded, DefinitionChanged, Detection, ListChanged, ListKind, ServerVersionChanged,
+    Subject, Table, ToolChanged, ToolRemoved, ToolSeen, ToolStatus,
 };
 use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
 use crate::protocol::{Method, all_members, decode_str, members, respell, string, value};
-use crate::registry::{Change, ChangeKind, ItemKind, Offer, Page};
+use crate::registry::{Change, ChangeKind, ItemKind, Offer, Outcome, Page};
 use crate::terms::{Direction, SessionId, Timestamp};
 
 /// An entry of a list, with what was found in it.
@@ -185,6 +185,7 @@ impl Evaluator {
         let beside = seen.reading.earlier == Earlier::Uncertain;
         let page = Page { kind, first, last, beside, offers: &offers };
         let outcome = self.registry.page(scope.connection, &page, seen.time);
+        self.report_page(cx, scope, seen, &outcome);
         if kind == ItemKind::Tool {
             // All of them first: what looks for their names is built once for a page and not for each tool.
             entries.iter().for_each(|entry| self.session_tool(cx.config, &scope.session, &entry.name));
@@ -198,6 +199,25 @@ impl Evaluator {
             // One change for each entry that contradicts no other, in the same order.
             let entry = if offered { entries.find(|entry| is_of(entry, &change)) } else { None };
             self.report_change(cx, scope, seen, change, entry);
+        }
+    }
+
+    /// Reports what a page as a whole shows: another version of the server, and items that are not compared.
+    fn report_page(&mut self, cx: &mut Context<'_>, scope: &Scope, seen: Seen<'_>, outcome: &Outcome) {
+        let Some(connection) = cx.connections.get_mut(scope.connection) else { return };
+        let uncompared = outcome.changes.iter().filter(|change| change.is_uncompared).count();
+        let refused = outcome.refused.max(uncompared) as u64;
+        let exceeded = (refused > 0 && !std::mem::replace(&mut connection.is_uncompared, refused > 0))
+            .then(|| CapacityExceeded { table: Table::Pins, uid: connection.account.user, refused });
+        let version = (connection.version.clone()).zip(outcome.previous_version.clone());
+        if let Some((version, previous_version)) = version {
+            let is_changed = |change: &&Change| matches!(change.kind, ChangeKind::Changed { .. });
+            let definitions_changed = outcome.changes.iter().filter(is_changed).count() as u64;
+            let changed = ServerVersionChanged { version, previous_version, definitions_changed };
+            cx.reporter.report(scope.clone(), seen.time, changed);
+        }
+        if let Some(exceeded) = exceeded {
+            cx.reporter.report(scope.clone(), seen.time, exceeded);
         }
     }
 
@@ -338,7 +358,12 @@ impl Evaluator {
         let mut facts = self.classify(scope, &entry.name, entry.json.get());
         facts.refusal =
             self.is_given_up(scope.connection, &entry.name, &change.hash).then_some(Refusal::TimedOut);
+        if change.denied {
+            facts.refusal = Some(Refusal::Denied);
+        }
         facts.hash = change.hash.as_str().into();
+        (facts.pin, facts.approved) = (change.pin, change.approved);
+        facts.is_uncompared = change.is_uncompared;
         facts.detections.clone_from(&entry.known.found.detections);
         facts.detections.extend(finding.cloned());
         if change.contradicts
@@ -457,5 +482,7 @@ pub(super) fn page_of(asked: &Asked) -> Option<(ItemKind, bool)> {
 /// What is known of the tool with this definition.
 fn known_tool<'c>(connections: &'c Connections, scope: &Scope, change: &Change) -> Option<&'c ToolFacts> {
     let known = connections.get(scope.connection)?.tools.get(change.item.name.as_str())?;
-    Some(known).filter(|known| *known.hash == *change.hash)
+    let stands = (change.pin, change.approved, change.is_uncompared);
+    let is_same = |known: &&ToolFacts| (known.pin, known.approved, known.is_uncompared) == stands;
+    Some(known).filter(|known| *known.hash == *change.hash).filter(is_same)
 }

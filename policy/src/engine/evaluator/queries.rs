@@ -24,7 +24,11 @@ impl Evaluator {
     }
 
     /// What an operator blocks of a session's calls to a server.
-    pub(in crate::engine) fn call_block(&self, server: &ServerId, session: &SessionId) -> Option<&CallBlock> {
+    pub(in crate::engine) fn call_block(
+        &self,
+        server: (&ServerId, &[ServerId]),
+        session: &SessionId,
+    ) -> Option<&CallBlock> {
         self.judge.call_block(server, session)
     }
 
@@ -54,6 +58,7 @@ impl Evaluator {
         names.dedup();
         let mut subject = self.with_facts(cx, &scope, None, None, |_, facts| GateSubject {
             server: facts.server.clone(),
+            also: facts.also.to_vec(),
             identity: facts.identity,
             enabled: facts.enabled,
             trust: facts.trust,

@@ -14,12 +14,16 @@ fn total_connections_are_bounded() {
     bench.exec(4, 8, "mcp-d", 9);
     assert_eq!(bench.said(), ["drop 2"], "the candidate without a name goes");
     bench.exec(5, 9, "mcp-e", 9);
-    assert_eq!(bench.said(), ["drop 3"], "then the oldest that was asked nothing");
+    assert_eq!(
+        bench.said(),
+        ["3 mcp-c full Connections 1", "refuse 3"],
+        "then the oldest that was asked nothing"
+    );
     bench.c2s(4, HELLO);
     bench.c2s(5, HELLO);
     bench.out.clear();
     bench.exec(6, 10, "mcp-f", 9);
-    assert_eq!(bench.said(), ["drop 6"], "servers stay");
+    assert_eq!(bench.said(), ["6 mcp-f full Connections 1", "refuse 6"], "servers stay");
     assert_eq!(bench.engine.counters().connections_refused, 3);
     bench.exit(1, 5, 0);
     bench.wait(1_100);
@@ -90,13 +94,66 @@ fn connections_per_user_are_bounded() {
     assert!(run(&mut bench, 1, 1000, "mcp-a").is_empty());
     assert!(run(&mut bench, 2, 1000, "b").is_empty());
     assert_eq!(run(&mut bench, 3, 1000, "mcp-c"), ["drop 2"], "no name");
-    assert_eq!(run(&mut bench, 4, 1000, "mcp-d"), ["drop 1"], "asked nothing, and the oldest");
+    let oldest = ["1 mcp-a full Connections 1", "refuse 1"];
+    assert_eq!(run(&mut bench, 4, 1000, "mcp-d"), oldest, "asked nothing, and the oldest");
     bench.c2s(3, HELLO);
     bench.c2s(4, HELLO);
     bench.out.clear();
-    assert_eq!(run(&mut bench, 5, 1000, "mcp-e"), ["drop 5"], "servers stay");
+    let newest = ["5 mcp-e full Connections 1", "refuse 5"];
+    assert_eq!(run(&mut bench, 5, 1000, "mcp-e"), newest, "servers stay");
     assert!(run(&mut bench, 6, 1001, "mcp-f").is_empty(), "another user");
     assert_eq!(bench.engine.counters().connections_refused, 3);
+}
+
+/// Servers that there is no room for: what is known of each, what is reported, and whether its calls are undecided.
+#[test]
+fn refused_servers_are_undecided_until_they_close() {
+    let full =
+        |id: u64, server: &str| vec![format!("{id} {server} full Connections 1"), format!("refuse {id}")];
+    for (name, command, expected, is_held) in [
+        ("by its name", "mcp-x", full(9, "mcp-x"), true),
+        ("by its package", "npx -y @modelcontextprotocol/server-git", full(9, "server-git"), true),
+        ("by a declaration", "acme --serve", full(9, "ours"), true),
+        ("by nothing", "acme", vec!["drop 9".to_owned()], false),
+        ("a script of no name", "node x.js", vec!["drop 9".to_owned()], false),
+    ] {
+        let mut bench = Bench::with(|config| {
+            config.limits.connections_per_user = 1;
+            config.declared = vec![crate::discovery::Declared {
+                id: ServerId("ours".into()),
+                command: "acme".into(),
+                args: vec!["--serve".into()],
+                executables: Vec::new(),
+                interpreter: None,
+            }];
+        });
+        bench.exec_of(1, 101, "mcp-a", 1000);
+        bench.c2s(1, HELLO);
+        bench.out.clear();
+        bench.exec_of(9, 109, command, 1000);
+        let said: Vec<String> = bench.said().into_iter().filter(|said| !said.starts_with("gate")).collect();
+        assert_eq!(said, expected, "{name}");
+        let id = ConnectionId(9);
+        let is_gated = |bench: &Bench| bench.engine.gated().any(|gated| gated == id);
+        assert_eq!((bench.engine.is_refused(id), is_gated(&bench)), (is_held, is_held), "{name}");
+        assert_eq!(bench.engine.gate_caller(id).is_some(), is_held, "{name}");
+        bench.c2s(9, HELLO);
+        bench.exec_of(9, 110, "mcp-y", 1000);
+        assert!(bench.said().iter().all(|said| said.starts_with("gate")), "{name}: no more is said of it");
+        bench.close(9);
+        assert!(!bench.engine.is_refused(id) && !is_gated(&bench), "{name}");
+        let counters = bench.engine.counters();
+        assert_eq!((counters.connections_refused, counters.refused_overflow), (1, 0), "{name}");
+    }
+    let mut bench =
+        Bench::with(|config| (config.limits.connections_per_user, config.limits.refused) = (1, 1));
+    bench.exec_of(1, 101, "mcp-a", 1000);
+    bench.c2s(1, HELLO);
+    bench.exec_of(2, 102, "mcp-b", 1000);
+    bench.out.clear();
+    bench.exec_of(3, 103, "mcp-c", 1000);
+    assert!(bench.said().contains(&"drop 3".to_owned()), "no more than that many are held");
+    assert_eq!(bench.engine.counters().refused_overflow, 1);
 }
 
 /// What one connection keeps can be made to grow in each of these ways; it gives way, and nobody else does.
@@ -245,6 +302,68 @@ proptest! {
             bench.said()
         };
         prop_assert_eq!(run(&sizes), run(&[stream.len()]));
+    }
+}
+
+/// A server of user 1000 that lists these tools, each with this description.
+fn list_tools(bench: &mut Bench, connection: u64, command: &str, tools: &[(String, &str)]) {
+    bench.exec_of(connection, 100 + connection as u32, command, 1000);
+    bench.c2s(connection, HELLO);
+    bench.s2c(connection, &answer(0, "{}"));
+    bench.c2s(connection, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let tools: Vec<Value> =
+        tools.iter().map(|(name, text)| json!({"name": name, "description": text})).collect();
+    bench.s2c(connection, &answer(1, &json!({ "tools": tools }).to_string()));
+}
+
+/// What a user's other server lists, what a changed tool of his is called with, and the bounds: the change is denied.
+#[test]
+fn rug_pull_is_denied_however_many_tools_are_open() {
+    for (per_user, open) in [(100_000, 0), (100_000, 300), (300, 300), (40, 300), (3, 300), (3, 0)] {
+        let yaml = b"policy: { version_pinning: { on_change: block } }";
+        let (config, _) = crate::config::parse(yaml).unwrap();
+        let mut bench = Bench::judged(&config, Vec::new());
+        let mut settings = bench.engine.config.clone();
+        settings.registry.limits.entries_per_user = per_user;
+        let judge = Judge::new(&config, Vec::new(), &inspect::DETECTOR).unwrap();
+        bench.engine.configure(settings, judge);
+        list_tools(&mut bench, 1, "mcp-victim", &[("t".into(), "a")]);
+        bench.close(1);
+        let many: Vec<(String, &str)> = (0..open).map(|number| (format!("tool{number}"), "x")).collect();
+        list_tools(&mut bench, 2, "mcp-flood", &many);
+        list_tools(&mut bench, 3, "mcp-victim", &[("t".into(), "b")]);
+        bench.out.clear();
+        bench.c2s(3, &call(2, "t"));
+        let events = bench.events();
+        let called = events.iter().find(|event| event["type"] == "mcp_tool_called").unwrap();
+        assert_eq!(called["code"], "tool_changed", "{per_user} {open}: {called}");
+    }
+}
+
+/// A tool that there is no room to pin is reported with its server, and undecided: `fail_closed` denies it.
+#[test]
+fn uncompared_tool_is_undecided() {
+    for (fail_closed, expected) in [(false, Value::Null), (true, "unknown_tool".into())] {
+        let yaml = format!(
+            "policy: {{ fail_closed: {fail_closed} }}\nservers: [{{ id: ours, command: mcp-many, args: [] }}]"
+        );
+        let (config, _) = crate::config::parse(yaml.as_bytes()).unwrap();
+        let mut bench = Bench::judged(&config, Vec::new());
+        let mut settings = bench.engine.config.clone();
+        settings.registry.limits.items_per_server = 1;
+        let judge = Judge::new(&config, Vec::new(), &inspect::DETECTOR).unwrap();
+        bench.engine.configure(settings, judge);
+        list_tools(&mut bench, 1, "mcp-many", &[("t".into(), "a"), ("u".into(), "a")]);
+        let said = bench.said();
+        assert!(said.contains(&"1 ours full Pins 1".to_owned()), "{said:?}");
+        for (tool, expected) in [("t", Value::Null), ("u", expected)] {
+            bench.c2s(1, &call(7, tool));
+            let events = bench.events();
+            let called = events.iter().find(|event| event["type"] == "mcp_tool_called").unwrap();
+            assert_eq!(called["code"], expected, "{fail_closed} {tool}: {called}");
+            bench.s2c(1, &answer(7, "{}"));
+            bench.out.clear();
+        }
     }
 }
 

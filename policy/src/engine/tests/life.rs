@@ -165,6 +165,7 @@ fn candidates_become_servers_or_are_dropped() {
                 command: "acme".into(),
                 args,
                 executables: Vec::new(),
+                interpreter: None,
             }];
         });
         run(&mut bench, steps);

@@ -122,6 +122,7 @@ impl Guards {
         let subject = &self.subjects[server];
         let facts = Facts {
             server: &subject.server,
+            also: &[],
             identity: subject.identity,
             enabled: true,
             trust: subject.trust,

@@ -27,23 +27,24 @@ fn registry_limits_refuse_and_count_excess() {
 
     // What has no room is not taken to be removed.
     let mut world = limited(|limits| limits.entries = 11);
-    let outcome = world.page(A, ItemKind::Tool, (true, true), &many(0..6));
-    assert_eq!(outcome.refused, 3);
-    let kinds = outcome.changes.iter().map(|change| (&change.kind, change.pin));
-    let (new, refused) = ((&ChangeKind::New, PinState::Pinned), (&ChangeKind::Seen, PinState::Unpinned));
-    assert!(kinds.eq([new, new, new, refused, refused, refused]), "something was found in each: {outcome:?}");
+    let outcome = world.page(A, ItemKind::Tool, (true, true), &many(0..12));
+    assert_eq!(outcome.refused, 0);
+    let kinds: Vec<_> = outcome.changes.iter().map(|change| (&change.kind, change.pin)).collect();
+    assert_eq!(kinds, [(&ChangeKind::New, PinState::Pinned); 12], "{outcome:?}");
     assert!(world.registry.kept.all <= 11);
-    let outcome = world.page(A, ItemKind::Tool, (true, true), &many(0..6));
+    assert!(world.registry.counters().entries_refused > 0);
+    let outcome = world.page(A, ItemKind::Tool, (true, true), &many(0..12));
     assert!(outcome.changes.iter().all(|change| change.kind == ChangeKind::Seen), "{outcome:?}");
 
-    // Pins that do not fit are not there, and none is made in their place.
+    // Pins that do not fit are compared all the same.
     let mut world = limited(|limits| limits.entries = 12);
     world.list(A, &many(0..3));
     world.registry.disconnect(A).unwrap();
     world.registry.settings.limits.entries = 2;
     world.connect(A, "files");
     let outcome = world.page(A, ItemKind::Tool, (true, true), &[tool("tool_0_", "changed")]);
-    assert_eq!((outcome.refused, outcome.changes[0].pin), (3, PinState::Unpinned));
+    assert_eq!((outcome.refused, outcome.changes[0].pin), (0, PinState::Changed));
+    assert!(world.registry.kept.all <= 2);
 
     let mut world = limited(|limits| limits.connections = 1);
     let refused = world.registry.connect(B, peer("other", Identity::Derived)).unwrap_err();
@@ -75,12 +76,78 @@ fn registry_limits_refuse_and_count_excess() {
 /// Nobody can have the servers of others go without pins.
 #[test]
 fn one_user_cannot_exhaust_registry_capacity() {
-    let mut world = limited(|limits| limits.entries_per_user = 5);
-    assert_eq!(world.page(A, ItemKind::Tool, (true, true), &many(0..6)).refused, 5);
+    let mut world = limited(|limits| (limits.entries_per_user, limits.items_per_server) = (5, 4));
+    assert_eq!(world.page(A, ItemKind::Tool, (true, true), &many(0..6)).refused, 2);
     let mut other = peer("other", Identity::Derived);
     (other.key.uid, other.session) = (Some(0), SessionId("sess_2".into()));
     world.registry.connect(B, other).unwrap();
     assert_eq!(names(&world.list(B, &many(0..1))), ["new tool_0_"]);
+}
+
+/// What is open, what a server had pinned before, and what it lists then: name, state of its pin.
+#[test]
+fn crowded_user_keeps_the_pins_of_other_servers() {
+    for (name, per_user, open) in [
+        ("room for all", 1_000, 3),
+        ("none for pins", 9, 3),
+        ("none for anything", 2, 3),
+        ("none before it comes", 9, 200),
+        ("nearly none", 8, 3),
+    ] {
+        let mut world = limited(|limits| limits.entries_per_user = per_user);
+        let victim = || Peer { session: SessionId("sess_2".into()), ..peer("victim", Identity::Derived) };
+        world.registry.connect(B, victim()).unwrap();
+        assert_eq!(names(&world.list(B, &[tool("t", "a"), tool("u", "a")])), ["new t", "new u"], "{name}");
+        world.registry.disconnect(B).unwrap();
+        world.list(A, &many(0..open));
+        world.registry.connect(B, victim()).unwrap();
+        let outcome =
+            world.page(B, ItemKind::Tool, (true, true), &[tool("t", "b"), tool("u", "a"), tool("v", "a")]);
+        let stands: Vec<_> =
+            outcome.changes.iter().map(|change| (change.item.name.as_str(), change.pin)).collect();
+        let expected = [("t", PinState::Changed), ("u", PinState::Pinned), ("v", PinState::Pinned)];
+        assert_eq!(stands, expected, "{name}: {outcome:?}");
+        assert_eq!((outcome.refused, outcome.error), (0, None), "{name}");
+        // Names of servers are bounded by connections.
+        assert!(world.registry.kept.all <= per_user + 2, "{name}: {}", world.registry.kept.all);
+        // Said once, and remembered as such.
+        assert_eq!(
+            names(&world.list(B, &[tool("t", "b"), tool("u", "a")])),
+            ["seen t", "seen u", "removed v"],
+            "{name}"
+        );
+        world.registry.disconnect(A).unwrap();
+        world.registry.disconnect(B).unwrap();
+        assert_eq!(world.registry.kept.all, 0, "{name}");
+    }
+}
+
+/// A decision about a tool of a crowded server holds, in memory or not.
+#[test]
+fn crowded_server_is_approved_and_denied() {
+    let mut world = limited(|limits| limits.entries_per_user = 2);
+    world.list(A, &[tool("t", "a"), tool("u", "a")]);
+    let changes = world.list(A, &[tool("t", "b"), tool("u", "b")]);
+    let (item, hash) = (Item::tool("t"), changes[0].hash.clone());
+    world.registry.approve(&key("files"), &item, &hash, "ann", world.now).unwrap();
+    world.registry.deny(&key("files"), &Item::tool("u"), &changes[1].hash, "ann", world.now).unwrap();
+    let changes = world.list(A, &[tool("t", "b"), tool("u", "b")]);
+    let stands: Vec<_> = changes.iter().map(|change| (change.pin, change.approved, change.denied)).collect();
+    assert_eq!(stands, [(PinState::Pinned, true, false), (PinState::Changed, false, true)]);
+}
+
+/// What even the store has no room for is not compared, and nothing is said to be pinned.
+#[test]
+fn pins_that_nothing_keeps_are_undecided() {
+    let mut world = limited(|limits| limits.entries_per_user = 2);
+    world.store.fail(true);
+    let outcome = world.page(A, ItemKind::Tool, (true, true), &[tool("t", "a")]);
+    assert!(outcome.error.is_some() && outcome.changes[0].is_uncompared, "{outcome:?}");
+    assert_eq!(outcome.changes[0].pin, PinState::Unpinned);
+    let mut world = limited(|limits| limits.items_per_server = 1);
+    let outcome = world.page(A, ItemKind::Tool, (true, true), &[tool("t", "a"), tool("u", "a")]);
+    let uncompared: Vec<_> = outcome.changes.iter().map(|change| change.is_uncompared).collect();
+    assert_eq!((outcome.refused, uncompared), (1, vec![false, true]));
 }
 
 /// No room for names: nothing is compared with the new ones, and that is counted.

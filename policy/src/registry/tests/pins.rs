@@ -215,7 +215,7 @@ fn pins_of_former_paths_are_taken_over() {
         let mut world = World::new(RegistrySettings::default());
         let peer_of = |program: &str, formerly: &str| Peer {
             key: PinKey { program: program.into(), ..key("files") },
-            formerly: formerly.into(),
+            formerly: vec![formerly.into()],
             ..peer("files", Identity::Derived)
         };
         world.registry.connect(A, peer_of(before, before)).unwrap();
@@ -238,7 +238,7 @@ fn pins_of_former_paths_are_taken_over() {
 fn pins_of_running_or_unreadable_servers_are_not_taken_over() {
     let runner = |program: &str| Peer {
         key: PinKey { program: program.into(), ..key("files") },
-        formerly: "/v/bin/mcp".into(),
+        formerly: vec!["/v/bin/mcp".into()],
         ..peer("files", Identity::Derived)
     };
     let mut world = World::new(RegistrySettings::default());
@@ -410,5 +410,41 @@ proptest! {
         prop_assert_eq!(world.registry.kept.all, listed + names + world.registry.pins(&key("files")).unwrap().len());
         world.registry.disconnect(A).unwrap();
         prop_assert_eq!(world.registry.kept.all, 0);
+    }
+}
+
+/// The name that a server had and the one that it has, what else it is called, whether its pins follow.
+#[test]
+fn pins_follow_a_server_to_another_name() {
+    for (before, now, also, expected) in [
+        ("tide-1.2.3", "tide", &[][..], "changed"),
+        ("tide-1.2.3", "tide-1.3.0", &[], "changed"),
+        ("tide@1.2", "tide", &[], "changed"),
+        ("tide@1.2", "tide@2", &[], "changed"),
+        ("tide_mcp-1.4.0", "tide_mcp", &[], "changed"),
+        ("tide", "calc", &["tide"], "changed"),
+        ("tide", "calc", &["x", "tide"], "changed"),
+        ("tide", "calc", &["x"], "new"),
+        ("tide", "calc", &[], "new"),
+        ("tide-1", "tide-2", &[], "new"),
+        ("other-1.2", "tide-1.2", &[], "new"),
+    ] {
+        for same_program in [true, false] {
+            let peer_of = |server: &str, program: &str, also: &[&str]| Peer {
+                key: PinKey { program: program.into(), ..key(server) },
+                also: also.iter().map(|id| ServerId((*id).into())).collect(),
+                ..peer(server, Identity::Derived)
+            };
+            let mut world = World::new(RegistrySettings::default());
+            world.registry.connect(A, peer_of(before, "/opt/x", &[])).unwrap();
+            assert_eq!(world.see("a").0, "new");
+            world.registry.disconnect(A).unwrap();
+            let program = if same_program { "/opt/x" } else { "/opt/y" };
+            world.registry.connect(A, peer_of(now, program, also)).unwrap();
+            let expected = if same_program { expected } else { "new" };
+            assert_eq!(world.see("b").0, expected, "{before} {now} {also:?} {same_program}");
+            let left = world.registry.pinned(&ServerId(before.into())).unwrap().len();
+            assert_eq!(left, usize::from(expected == "new"), "{before} {now}: they move");
+        }
     }
 }

@@ -45,6 +45,7 @@ fn pin(number: u64) -> (Item, PinRecord) {
         listed: true,
         said: vec![],
         denied: vec![],
+        version: None,
     };
     (Item { kind: ItemKind::Tool, name: format!("t{}", number % PINS) }, record)
 }
