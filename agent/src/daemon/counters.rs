@@ -130,6 +130,11 @@ pub fn of_sinks<'a>(sinks: impl Iterator<Item = (&'a str, SinkCounters)>) -> [Na
     [("sinks_dropped", dropped), ("sinks_failures", failures)]
 }
 
+/// Those of the wall clock.
+pub fn of_clock(steps: u64) -> [Named; 1] {
+    [("clock_steps", steps)]
+}
+
 /// Those of the store.
 pub fn of_store(store: &Status) -> [Named; 5] {
     [

@@ -8,6 +8,7 @@ use mcpwarden_policy::{Engine, Traffic, event::ServerType};
 use super::{reload::Reload, reporter::Reporter};
 use crate::{
     config::Config,
+    host::clock::Clock,
     metrics::{Sample, observe::transport, table},
     output::WAITING_CHUNKS,
 };
@@ -27,11 +28,16 @@ pub fn of_identity(config: &Config, backend: Backend) -> [Sample; 3] {
 }
 
 /// Of reloads of the configuration.
-pub fn of_reload(reload: &Reload) -> [Sample; 2] {
+pub fn of_reload(reload: &Reload, clock: &Clock) -> [Sample; 2] {
     [
         sample(table::RELOADED, &[], u64::from(reload.succeeded())),
-        sample(table::RELOADED_AT, &[], reload.at().0 / 1_000_000_000),
+        sample(table::RELOADED_AT, &[], clock.printed(reload.at()).0 / 1_000_000_000),
     ]
+}
+
+/// Of the wall clock.
+pub fn of_clock(clock: &Clock) -> Sample {
+    Sample::new(table::CLOCK_MOVED, &[], clock.moved_ns() as f64 / 1e9)
 }
 
 /// Of the ring: its size, and the most that was in it. Bytes.

@@ -106,6 +106,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             identity,
             programs: Vec::new(),
             since: clock.now(),
+            steps: 0,
             clock,
         };
         let met = agent.kernel.met();

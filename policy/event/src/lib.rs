@@ -19,7 +19,7 @@ mod traffic;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use agent::{AgentLoss, AgentStarted, AgentStopped, ConfigRefused, ConfigReloaded, TakenOver};
+pub use agent::{AgentLoss, AgentStarted, AgentStopped, ClockStep, ConfigRefused, ConfigReloaded, TakenOver};
 pub use approval::{
     ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut, DefinitionApproved, PinsReset,
     Whose,
@@ -37,7 +37,9 @@ pub use network::{
 };
 pub use server::{MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted};
 pub use session::{SessionProfile, SessionSet};
-pub use store::{AuditHead, Link, StoreFailing, StoreRecovered, StoreReplaced};
+pub use store::{
+    AuditHead, CutReason, Link, StoreFailing, StoreReadersCut, StoreRecovered, StoreReplaced, StoreTrimmed,
+};
 pub use traffic::{
     CallStatus, CaptureGap, ConcurrencyExceeded, Message, MessageKind, RequestTimedOut, ToolCalled,
     ToolResult, ToolSeen, ToolStatus,
@@ -75,6 +77,9 @@ pub struct Event {
     /// The position of the event in the audit trail. Absent from the output of `replay`.
     #[serde(flatten)]
     pub link: Option<Link>,
+    /// The user whose client the event is about. It is not part of the line: the store keeps the shares of users by it.
+    #[serde(skip)]
+    pub owner: Option<u32>,
 }
 
 impl Event {
@@ -89,6 +94,26 @@ impl Event {
             connection: None,
             body,
             link: None,
+            owner: None,
+        }
+    }
+
+    /// Moves every time in this event by so many nanoseconds.
+    pub fn move_times(&mut self, nanos: i64) {
+        let until = match &mut self.body {
+            EventBody::ServerDenied(denied) => &mut denied.until,
+            EventBody::NetworkBlocked(blocked) | EventBody::CallsBlocked(CallsBlocked(blocked)) => {
+                &mut blocked.until
+            }
+            _ => &mut None,
+        };
+        for time in until.iter_mut().chain([&mut self.timestamp]) {
+            *time = time.moved(nanos);
+        }
+        if let EventBody::CrossServerBlocked(blocked) = &mut self.body {
+            for call in &mut blocked.related_calls {
+                call.timestamp = call.timestamp.moved(nanos);
+            }
         }
     }
 
@@ -110,11 +135,14 @@ impl EventBody {
             Self::CrossServerBlocked(blocked) => Some(blocked.severity),
             Self::TlsMismatch(mismatch) => Some(mismatch.severity),
             Self::ServerEgress(egress) => Some(egress.severity),
-            Self::GateDecided(GateDecided { action: GateAction::Passed, .. }) => Some(Severity::Medium),
+            Self::GateDecided(GateDecided { action: GateAction::Passed, .. })
+            | Self::ClockStep(_)
+            | Self::StoreTrimmed(_) => Some(Severity::Medium),
             Self::GateDecided(GateDecided { action: GateAction::Unseen, .. }) => Some(Severity::Critical),
             Self::GateDecided(_)
             | Self::StoreFailing(_)
             | Self::StoreReplaced(_)
+            | Self::StoreReadersCut(_)
             | Self::ConfigRefused(_)
             | Self::ServerDenied(_) => Some(Severity::High),
             _ => None,
@@ -156,6 +184,8 @@ impl EventBody {
             Self::ApprovalDenied(denied) => denied.whose.uid,
             Self::DefinitionApproved(approved) => approved.whose.uid,
             Self::PinsReset(reset) => reset.whose.uid,
+            Self::StoreReadersCut(cut) => cut.uid,
+            Self::StoreTrimmed(trimmed) => trimmed.uid,
             _ => None,
         }
     }
@@ -209,6 +239,8 @@ bodies! {
     ConfigRefused = "agent_config_refused",
     /// The agent ends, with all counters.
     AgentStopped = "agent_stopped",
+    /// The wall clock of the host was set.
+    ClockStep = "agent_clock_step",
     /// The head of the hash chain.
     AuditHead = "agent_audit_head",
     /// The agent cannot store events.
@@ -217,6 +249,10 @@ bodies! {
     StoreRecovered = "mcp_store_recovered",
     /// The agent set a damaged database aside and began another.
     StoreReplaced = "mcp_store_replaced",
+    /// A reader kept the agent from its work on the database, and was cut off.
+    StoreReadersCut = "mcp_store_readers_cut",
+    /// The oldest events of the user with the most events were removed.
+    StoreTrimmed = "mcp_store_trimmed",
     /// An MCP server was recognised.
     ServerStarted = "mcp_server_started",
     /// A server answered `initialize`.

@@ -67,6 +67,7 @@ impl Destinations {
                 connection: None,
                 body: NetworkConnection { connecting: connecting(&connect) }.into(),
                 link: None,
+                owner: connect.process.uid,
             };
             cx.reporter.emit(event);
         }

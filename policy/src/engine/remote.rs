@@ -87,6 +87,7 @@ pub(super) fn uninspected(cx: &mut Context<'_>, reached: &Reached, reason: Strin
             connection: None,
             body: body.into(),
             link: None,
+            owner: client.uid,
         };
         cx.reporter.emit(event);
     }

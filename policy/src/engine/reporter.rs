@@ -51,6 +51,7 @@ impl Reporter<'_> {
             connection: Some(scope.connection),
             body: body.into(),
             link: None,
+            owner: scope.owner,
         });
     }
 

@@ -19,13 +19,13 @@ impl Agent {
         let mut status = Status {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            since: self.since,
+            since: self.clock.printed(self.since),
             kernel: requirements::release(),
             troubles: Vec::new(),
             config: ConfigStatus {
                 path: path.map(|path| path.display().to_string()),
                 hash: crate::config::hash(config),
-                since: self.reload.at(),
+                since: self.clock.printed(self.reload.at()),
                 usable: self.reload.succeeded(),
                 stdio: word(&config.enforcement.stdio),
                 network: word(&config.enforcement.network),

@@ -1,11 +1,12 @@
 //! The list of all metrics.
 
 use super::{
-    BUILD, CALL_SECONDS, CALLS, CONFIG, CONNECTIONS, COVERAGE, CPU, DENIALS, DESCRIPTORS, DETECTIONS,
-    DRAIN_AGE, ENGINE_SECONDS, EVENTS, FOLLOWERS, FRAME_BYTES, FRAMES, GAP_BYTES, GAPS, GATE, GATE_SECONDS,
-    HTTP_COVERAGE, JUNK_BYTES, KERNEL, LATENCY_SECONDS, MAP_CAPACITY, MAP_ENTRIES, Metric, PASSED_BYTES,
-    QUEUE, QUEUE_CAPACITY, RELOADED, RELOADED_AT, RESIDENT, RESULTS, RING_BYTES, RING_USED, SERVERS,
-    SESSIONS, SINK_BYTES, SINK_CAPACITY, SINK_EVENTS, SINK_FAILURES, STARTED, STORE_BYTES, STORE_WRITABLE,
+    BUILD, CALL_SECONDS, CALLS, CLOCK_MOVED, CONFIG, CONNECTIONS, COVERAGE, CPU, DENIALS, DESCRIPTORS,
+    DETECTIONS, DRAIN_AGE, ENGINE_SECONDS, EVENTS, FOLLOWERS, FRAME_BYTES, FRAMES, GAP_BYTES, GAPS, GATE,
+    GATE_SECONDS, HTTP_COVERAGE, JUNK_BYTES, KERNEL, LATENCY_SECONDS, MAP_CAPACITY, MAP_ENTRIES, Metric,
+    PASSED_BYTES, QUEUE, QUEUE_CAPACITY, RELOADED, RELOADED_AT, RESIDENT, RESULTS, RING_BYTES, RING_USED,
+    SERVERS, SESSIONS, SINK_BYTES, SINK_CAPACITY, SINK_EVENTS, SINK_FAILURES, STARTED, STORE_BYTES,
+    STORE_WRITABLE,
     Source::{self, Counter, Counters, Events, Gauge, Losses, Nanoseconds, Prefix, Seconds, Total},
     TOOLS,
 };
@@ -384,6 +385,13 @@ pub static TABLE: &[Metric] = &[
         "mcpwarden_losses_total",
         Losses,
         "Counters that should stay at zero: each growth is an event `agent_loss`, too.",
+    ),
+    // The wall clock.
+    metric("mcpwarden_clock_steps_total", Counter("clock_steps"), "Steps of the wall clock of 2 s or more."),
+    metric(
+        CLOCK_MOVED,
+        Gauge(&[]),
+        "How far the wall clock was set ahead since the start of the agent; negative where it was set back.",
     ),
     // What is stored.
     metric(
