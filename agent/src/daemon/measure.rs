@@ -62,6 +62,7 @@ pub fn of_reporter(reporter: &Reporter) -> Vec<Sample> {
         sample(table::FOLLOWERS, &[], followers.counters().now),
         sample(table::STORE_WRITABLE, &[], u64::from(outbox.failing().is_none())),
         sample(table::STORE_BYTES, &[], outbox.store().file_bytes()),
+        sample(table::STORE_LOG_BYTES, &[], outbox.store().log_bytes()),
     ];
     for (name, sink) in sinks.counters() {
         samples.extend([

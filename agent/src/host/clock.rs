@@ -37,6 +37,19 @@ impl Clock {
         Self::starting_at(distance())
     }
 
+    /// Reads both clocks. The steady timeline begins behind `newest`, what an agent before wrote down of its own, even if the wall clock
+    /// was set back since: what was first stays first.
+    pub fn behind(newest: Option<Timestamp>) -> Self {
+        Self::beginning(distance(), boot_ns(), newest)
+    }
+
+    fn beginning(distance_ns: i128, boot_ns: u64, newest: Option<Timestamp>) -> Self {
+        let behind = newest.map(|newest| i128::from(newest.0) + 1 - i128::from(boot_ns));
+        let mut clock = Self::starting_at(behind.map_or(distance_ns, |behind| behind.max(distance_ns)));
+        clock.follow(distance_ns);
+        clock
+    }
+
     fn starting_at(start_ns: i128) -> Self {
         Self { steady: BootTime::new(start_ns), start_ns, moved_ns: 0, reported_ns: 0 }
     }
@@ -148,6 +161,38 @@ mod tests {
             assert_eq!(clock.boot(at), 7, "{moved}");
             assert_eq!(clock.printed(at), at.moved(moved), "{moved}");
             assert_eq!(clock.printed(Timestamp(u64::MAX)), Timestamp(u64::MAX), "{moved}: for ever");
+        }
+    }
+
+    /// The wall clock at the start, and the last time that an agent before wrote down, in seconds: which of them the steady timeline
+    /// begins at. What is printed is wall time, and nothing of it is a step.
+    #[test]
+    fn steady_timeline_never_goes_back() {
+        for (wall, newest, expected) in [
+            (1_000, None, 1_000),
+            (1_000, Some(0), 1_000),
+            (1_000, Some(999), 1_000),
+            (1_000, Some(1_001), 1_001),
+            (1_000, Some(5_000_000), 5_000_000),
+            (50, Some(1_000), 1_000),
+            (50, None, 50),
+            (0, Some(1), 1),
+            (1_767_695_400, Some(1_767_609_000), 1_767_695_400),
+            (1_767_695_400, Some(1_771_151_400), 1_771_151_400),
+        ] {
+            const BOOT: u64 = 20_000_000_000;
+            let newest = newest.map(|newest: u64| Timestamp(newest * S.unsigned_abs()));
+            let distance = i128::from(wall) * i128::from(S) - i128::from(BOOT);
+            let mut clock = Clock::beginning(distance, BOOT, newest);
+            let now = clock.wall(BOOT);
+            assert_eq!(now.0 / S.unsigned_abs(), expected, "{wall} {newest:?}");
+            assert!(newest.is_none_or(|newest| now > newest), "{wall} {newest:?}");
+            assert_eq!(
+                clock.printed(now).0,
+                u64::try_from(wall).unwrap() * S.unsigned_abs(),
+                "{wall} {newest:?}"
+            );
+            assert_eq!(clock.follow(distance), None, "{wall} {newest:?}");
         }
     }
 

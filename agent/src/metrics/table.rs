@@ -108,6 +108,7 @@ pub const SINK_CAPACITY: &str = "mcpwarden_sink_queue_capacity_bytes";
 pub const FOLLOWERS: &str = "mcpwarden_control_followers";
 pub const STORE_WRITABLE: &str = "mcpwarden_store_writable";
 pub const CLOCK_MOVED: &str = "mcpwarden_clock_moved_seconds";
+pub const STORE_LOG_BYTES: &str = "mcpwarden_store_log_bytes";
 pub const STORE_BYTES: &str = "mcpwarden_store_bytes";
 pub const BUILD: &str = "mcpwarden_build_info";
 pub const CONFIG: &str = "mcpwarden_config_info";

@@ -80,6 +80,12 @@ fn troubles(status: &Status, unseen: u64, config: Option<&str>) -> Vec<String> {
     if status.store.lost > 0 {
         troubles.push(format!("{} events were not stored", status.store.lost));
     }
+    let cut = status.counters.get("store_readers_cut").copied().unwrap_or_default();
+    if cut > 0 {
+        troubles.push(format!(
+            "readers kept the agent from storing events {cut} times, and were cut off (mcp_store_readers_cut)"
+        ));
+    }
     for sink in status.sinks.iter().filter(|sink| sink.dropped > 0) {
         troubles.push(format!("{} events were not sent to sinks[{}]", sink.dropped, sink.name));
     }
@@ -108,7 +114,7 @@ mod tests {
             serde_json::from_value::<Status>(json).unwrap()
         };
         type Change = fn(&mut Status);
-        let cases: [(Change, Option<&str>, &[&str]); 5] = [
+        let cases: [(Change, Option<&str>, &[&str]); 6] = [
             (|_| {}, None, &[]),
             (|_| {}, Some("1:1: no"), &["the configuration file is invalid"]),
             (
@@ -117,6 +123,11 @@ mod tests {
                 &["events cannot be stored: disk full"],
             ),
             (|status| status.store.lost = 7, None, &["7 events were not stored"]),
+            (
+                |status| drop(status.counters.insert("store_readers_cut".into(), 2)),
+                None,
+                &["readers kept the agent from storing events 2 times"],
+            ),
             (|status| status.sinks[0].dropped = 2, None, &["2 events were not sent to sinks[0:file]"]),
         ];
         assert!(troubles(&well(), 5, None)[0].starts_with("5 bytes"));
