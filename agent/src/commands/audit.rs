@@ -214,6 +214,12 @@ fn walk(
     let mut verdict = Verdict::default();
     // Where the walk begins: behind what was removed, or at the event before the one that is asked for.
     let mut before = Before::from(Head::START);
+    let checkpoints = reader.checkpoints()?;
+    if checkpoints > 1 {
+        let problem = "there are several checkpoints of what retention removed";
+        verdict.broken = Some(Broken::new(0, problem, "at most one".into(), checkpoints.to_string()));
+        return Ok(verdict);
+    }
     if let Some(checkpoint) = reader.checkpoint()? {
         if !key.signed(|key| checkpoint.is_signed(key))? {
             let what = "the checkpoint of what retention removed";

@@ -2,6 +2,7 @@
 
 use std::{
     path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -20,6 +21,8 @@ use super::{
 
 /// How long SQLite waits for a lock before it is looked who holds it.
 const BUSY: Duration = Duration::from_millis(500);
+/// How long a reader may hold a lock of the writer while the database is opened.
+const MOMENT: Duration = Duration::from_millis(100);
 /// For how long only the owner can open the database after a reader held a lock of it.
 const CLOSED: Duration = Duration::from_secs(600);
 
@@ -59,10 +62,16 @@ pub fn open(settings: &Settings) -> Result<Opened, DatabaseError> {
     if let Err(error) = share_index(&settings.path) {
         tracing::error!("readers cannot open {}: {error}", settings.path.display());
     }
+    if let Some(holder) = read_locked(settings) {
+        // SQLite would wait for it for ten seconds, and a reader may need it for a moment.
+        thread::sleep(MOMENT);
+        if read_locked(settings).is_some() {
+            return unlock(settings, holder);
+        }
+    }
     match open_as_it_is(settings) {
         Ok((open, head)) => Ok((open, head, Vec::new())),
         Err(DatabaseError::Damaged { reason, .. }) => replace(settings, reason),
-        Err(DatabaseError::Failed { .. }) if read_locked(settings).is_some() => unlock(settings),
         Err(error) => Err(error),
     }
 }
@@ -80,18 +89,17 @@ pub fn open_as_it_is(settings: &Settings) -> Result<(Open, Head), DatabaseError>
     Ok((Open { db, index: Index::open(&settings.path), age, closed_at: None }, head))
 }
 
-/// A reader that keeps the database from being opened.
+/// A reader that keeps the database, which this process has closed, from being opened.
 fn read_locked(settings: &Settings) -> Option<Holder> {
     Index::open(&settings.path)?.holder().filter(|holder| !holder.writes)
 }
 
 /// Opens the database with another index, since a reader holds a lock of the one that is there.
-fn unlock(settings: &Settings) -> Result<Opened, DatabaseError> {
-    let holder = read_locked(settings);
+fn unlock(settings: &Settings, holder: Holder) -> Result<Opened, DatabaseError> {
     cut_off(settings, true)?;
     let (mut open, head) = open_as_it_is(settings)?;
     open.closed_at = Some(Instant::now());
-    Ok((open, head, vec![readers_cut(settings, CutReason::Locked, holder).into()]))
+    Ok((open, head, vec![readers_cut(settings, CutReason::Locked, Some(holder)).into()]))
 }
 
 /// Gives up the index of the database, which is closed. `private`: only its owner can open it from then on.

@@ -310,6 +310,15 @@ impl Reader {
         Ok(seq.map(i64::unsigned_abs))
     }
 
+    /// How many checkpoints there are: more than one stands for nothing.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn checkpoints(&self) -> Result<u64> {
+        let count = self.db.query_row("SELECT count(*) FROM checkpoint", [], |row| row.get::<_, i64>(0))?;
+        Ok(count.unsigned_abs())
+    }
+
     /// What retention left of what it removed.
     ///
     /// # Errors

@@ -80,6 +80,16 @@ fn audit_finds_every_tampered_event() {
              UPDATE events SET seq = 3 WHERE seq = 100",
             Some((2, columns)),
         ),
+        ("UPDATE events SET hash = hex(hash) WHERE seq = 5", Some((5, text))),
+        ("UPDATE events SET body = CAST(body AS BLOB) || x'0a' WHERE seq = 5", Some((5, text))),
+        ("UPDATE events SET body = CAST(body AS TEXT) WHERE seq = 5", Some((5, text))),
+        ("UPDATE events SET hash = (SELECT hash FROM events WHERE seq = 2) WHERE seq = 3", Some((3, text))),
+        ("UPDATE events SET seq = -seq WHERE seq = 3", Some((3, "an event stands where there is none"))),
+        ("UPDATE events SET seq = seq + 1000000 WHERE seq = 5", Some((1_000_005, columns))),
+        (
+            "INSERT INTO events (seq, time_ns, type, hash, body) SELECT 6, time_ns, type, hash, body FROM events WHERE seq = 3",
+            Some((6, columns)),
+        ),
         // What no chain shows without its end somewhere else.
         ("DELETE FROM events WHERE seq = 5", None),
     ];
@@ -181,6 +191,11 @@ fn removed_events_are_covered_by_checkpoint() {
         ("UPDATE checkpoint SET time_ns = 6", 3),
         ("UPDATE checkpoint SET seq = 4; DELETE FROM events WHERE seq = 4", 4),
         ("UPDATE checkpoint SET signature = x'00'", 3),
+        ("UPDATE checkpoint SET signature = zeroblob(64)", 3),
+        ("UPDATE checkpoint SET time_ns = 0", 3),
+        ("UPDATE checkpoint SET hash = (SELECT hash FROM events WHERE seq = 4)", 3),
+        ("INSERT INTO checkpoint SELECT seq + 1, hash, time_ns, signature FROM checkpoint", 0),
+        ("INSERT INTO checkpoint SELECT seq - 1, hash, time_ns, signature FROM checkpoint", 0),
     ] {
         let copy = directory.path().join("copy.db");
         fs::copy(&path, &copy).unwrap();
@@ -236,6 +251,12 @@ fn audit_compares_every_column() {
         (changed("session", "NULL"), "session"),
         (changed("session", "session || x'00'"), "session"),
         (changed("session", "'sess_000000000000'"), "session"),
+        (changed("session", "upper(session)"), "session"),
+        (changed("session", "CAST(session AS BLOB)"), "session"),
+        (changed("server", "CAST(server AS BLOB)"), "server"),
+        (changed("severity", "1.5"), "severity"),
+        (changed("uid", "uid || 'x'"), "uid"),
+        (changed("tool", "tool || ' '"), "tool"),
         (set("session", "'s'"), "session"),
         (changed("server", "NULL"), "server"),
         (changed("server", "'other'"), "server"),
@@ -245,7 +266,7 @@ fn audit_compares_every_column() {
         (changed("tool", "lower(tool) || '2'"), "tool"),
         (set("tool", "'t'"), "tool"),
         (changed("uid", "NULL"), "uid"),
-        (changed("uid", "0"), "uid"),
+        (changed("uid", "uid + 1"), "uid"),
         (changed("uid", "'x'"), "uid"),
         (set("uid", "0"), "uid"),
     ] {

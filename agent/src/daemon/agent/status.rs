@@ -124,7 +124,7 @@ mod tests {
             ),
             (|status| status.store.lost = 7, None, &["7 events were not stored"]),
             (
-                |status| drop(status.counters.insert("store_readers_cut".into(), 2)),
+                |status| status.counters.extend([("store_readers_cut".into(), 2)]),
                 None,
                 &["readers kept the agent from storing events 2 times"],
             ),

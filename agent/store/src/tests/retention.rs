@@ -359,7 +359,9 @@ fn earlier_events_are_kept_for_another_life() {
     let before = Schema { migrations: &SCHEMA.migrations[..2], ..SCHEMA };
     let db = before.open(&path, None).unwrap();
     let row = "INSERT INTO events (seq, time_ns, type, hash, body) VALUES (?1, 5, 'x', zeroblob(32), zeroblob(100))";
-    (1..=3).for_each(|seq| drop(db.execute(row, [seq]).unwrap()));
+    for seq in 1..=3 {
+        db.execute(row, [seq]).unwrap();
+    }
     drop(db);
     let mut db = SCHEMA.open(&path, None).unwrap();
     assert_eq!(shares::of(&db, None).unwrap(), shares::Share { events: 3, bytes: 300 });
