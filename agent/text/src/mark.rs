@@ -19,6 +19,8 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         }
         EventBody::StoreTrimmed(_) => ("store   ", colour(AnsiColor::Yellow)),
         EventBody::ClockStep(_) => ("clock   ", colour(AnsiColor::Yellow)),
+        EventBody::SinkFailing(_) => ("SINK    ", colour(AnsiColor::Red)),
+        EventBody::SinkRecovered(_) => ("sink    ", colour(AnsiColor::Green)),
         EventBody::AuditHead(_) => ("audit   ", colour(AnsiColor::BrightBlack)),
         EventBody::StoreRecovered(_) => ("store   ", colour(AnsiColor::Green)),
         EventBody::ServerStarted(_) => ("started ", colour(AnsiColor::Green)),
