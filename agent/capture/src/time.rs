@@ -1,8 +1,9 @@
-//! From the kernel's clock to wall time.
+//! From the kernel's clock to the timeline of the agent.
 
 use mcpwarden_policy::Timestamp;
 
-/// Turns `CLOCK_BOOTTIME` nanoseconds, which the kernel half stamps records with, into wall time.
+/// Turns `CLOCK_BOOTTIME` nanoseconds, which the kernel half stamps records with, into wall time: that of a wall clock that
+/// nobody set since the agent began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BootTime {
     /// What to add to boot time. Nanoseconds.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use mcpwarden_policy::Event;
-use mcpwarden_store::reader::{Follower, Query};
+use mcpwarden_store::{follower::Follower, reader::Query};
 
 use crate::{
     cli::EventsOptions,

@@ -137,17 +137,25 @@ pub fn of_sinks<'a>(sinks: impl Iterator<Item = (&'a str, SinkCounters)>) -> [Na
     [("sinks_dropped", dropped), ("sinks_failures", failures)]
 }
 
+/// Those of the wall clock.
+pub fn of_clock(steps: u64) -> [Named; 1] {
+    [("clock_steps", steps)]
+}
+
 /// Those of the agent's own messages.
 pub fn of_log() -> [Named; 1] {
     [("log_lines_lost", crate::log::lost())]
 }
 
 /// Those of the store.
-pub fn of_store(store: &Status) -> [Named; 5] {
+pub fn of_store(store: &Status) -> [Named; 8] {
     [
         ("store_events_stored", store.stored),
         ("store_events_lost", store.lost),
         ("store_events_removed", store.removed),
+        ("store_events_trimmed", store.trimmed),
+        ("store_locked", store.locked),
+        ("store_readers_cut", store.readers_cut),
         ("store_writes", store.writes),
         ("store_write_ns", store.write_ns),
     ]

@@ -8,6 +8,7 @@ use mcpwarden_policy::{Engine, Traffic, event::ServerType};
 use super::{reload::Reload, reporter::Reporter, ring::Usage};
 use crate::{
     config::Config,
+    host::clock::Clock,
     metrics::{Sample, observe::transport, table},
 };
 
@@ -27,11 +28,16 @@ pub fn of_identity(config: &Config, backend: Backend, blind_spots: u64) -> [Samp
 }
 
 /// Of reloads of the configuration.
-pub fn of_reload(reload: &Reload) -> [Sample; 2] {
+pub fn of_reload(reload: &Reload, clock: &Clock) -> [Sample; 2] {
     [
         sample(table::RELOADED, &[], u64::from(reload.succeeded())),
-        sample(table::RELOADED_AT, &[], reload.at().0 / 1_000_000_000),
+        sample(table::RELOADED_AT, &[], clock.printed(reload.at()).0 / 1_000_000_000),
     ]
+}
+
+/// Of the wall clock.
+pub fn of_clock(clock: &Clock) -> Sample {
+    Sample::new(table::CLOCK_MOVED, &[], clock.moved_ns() as f64 / 1e9)
 }
 
 /// Of the ring and its queue: their sizes, what is in them, and how late the agent is.
@@ -60,6 +66,7 @@ pub fn of_reporter(reporter: &Reporter) -> Vec<Sample> {
         sample(table::FOLLOWERS, &[], followers.counters().now),
         sample(table::STORE_WRITABLE, &[], u64::from(outbox.failing().is_none())),
         sample(table::STORE_BYTES, &[], outbox.store().file_bytes()),
+        sample(table::STORE_LOG_BYTES, &[], outbox.store().log_bytes()),
     ];
     for (name, sink) in sinks.counters() {
         samples.extend([

@@ -67,7 +67,9 @@ pub fn run(options: RunOptions) -> Result<()> {
     let mut engine = config::engine(&source, key, options.verbose, options.show_payloads)?;
     let config = source.config;
     let mut stores = Stores::open(&config, &options.state_dir)?;
-    if let Some(pins) = stores.pins.take() {
+    let mut newest = None;
+    if let Some(mut pins) = stores.pins.take() {
+        newest = pins.newest();
         engine = engine.with_store(Box::new(pins));
     }
     let mut network = Network::new(&config, config::network_rules(&config)?)?;
@@ -77,7 +79,7 @@ pub fn run(options: RunOptions) -> Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let clock = Clock::new();
+        let clock = Clock::behind(newest);
         let manager = Manager::find();
         let metrics = Metrics::start(config.metrics.listen)?;
         let mut sinks = Sinks::start(&config.sinks, &options.state_dir)?;
@@ -117,6 +119,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             surroundings,
             programs: Vec::new(),
             since: clock.now(),
+            steps: 0,
             clock,
         };
         agent.identity = agent.measure_identity();

@@ -29,10 +29,11 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Counts an event, stores it, sends it and prints it, and hands it to those who follow.
-    pub fn emit(&mut self, event: Event, clock: &Clock) {
+    /// Counts an event, stores it, sends it and prints it, and hands it to those who follow: with the wall time of now.
+    pub fn emit(&mut self, mut event: Event, clock: &Clock) {
         let Self { outbox, sinks, followers, metrics, .. } = self;
         metrics.observe(&event, || clock.now());
+        clock.print(&mut event);
         outbox.add(event, |event, line| {
             followers.offer(event, line);
             sinks.offer(event, line)

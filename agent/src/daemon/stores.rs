@@ -15,6 +15,9 @@ use mcpwarden_system::instance;
 
 use crate::config::Config;
 
+/// The largest log of the database of events that readers can keep from being merged.
+const LOG_BYTES: u64 = 256 << 20;
+
 /// What is kept on this host.
 pub struct Stores {
     /// Events.
@@ -63,6 +66,7 @@ impl Stores {
             path,
             queue_bytes: config.store.queue_bytes.0,
             retention: config.store.retention.clone(),
+            log_bytes: LOG_BYTES,
             group,
             signer,
         };

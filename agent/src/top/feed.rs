@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use hyper::Method;
 use mcpwarden_policy::{Event, Timestamp, WaitingTool};
-use mcpwarden_store::reader::{Follower, Query};
+use mcpwarden_store::{follower::Follower, reader::Query};
 
 use super::{FRAME, model::lighten};
 use crate::host::clock::Clock;

@@ -65,6 +65,12 @@ impl Head {
     }
 }
 
+impl Default for Head {
+    fn default() -> Self {
+        Self::START
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use mcpwarden_policy::{Timestamp, event::AgentLoss};

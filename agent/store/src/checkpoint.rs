@@ -45,8 +45,12 @@ impl Signer {
 
     /// A checkpoint of a removal at `time`.
     pub fn sign(&self, removed: Head, time: Timestamp) -> Checkpoint {
-        let signature = self.0.sign(text(removed, time).as_bytes());
-        Checkpoint { removed, time, signature: signature.as_ref().to_vec() }
+        Checkpoint { removed, time, signature: self.sign_text(&text(removed, time)) }
+    }
+
+    /// The signature of a text.
+    pub(super) fn sign_text(&self, text: &str) -> Vec<u8> {
+        self.0.sign(text.as_bytes()).as_ref().to_vec()
     }
 
     /// What others verify checkpoints with.
@@ -80,6 +84,11 @@ pub fn public_key(text: &str) -> Option<Vec<u8>> {
     key.filter(|key| key.len() == 32)
 }
 
+/// Whether the host with this key signed a text.
+pub(super) fn is_signed(text: &str, signature: &[u8], public_key: &[u8]) -> bool {
+    UnparsedPublicKey::new(&ED25519, public_key).verify(text.as_bytes(), signature).is_ok()
+}
+
 /// What is signed.
 fn text(removed: Head, time: Timestamp) -> String {
     format!("mcpwarden checkpoint 1\n{}\n{}\n{time}\n", removed.seq, removed.hash)
@@ -88,8 +97,7 @@ fn text(removed: Head, time: Timestamp) -> String {
 impl Checkpoint {
     /// Whether the host with this key signed it.
     pub fn is_signed(&self, public_key: &[u8]) -> bool {
-        let key = UnparsedPublicKey::new(&ED25519, public_key);
-        key.verify(text(self.removed, self.time).as_bytes(), &self.signature).is_ok()
+        is_signed(&text(self.removed, self.time), &self.signature, public_key)
     }
 
     /// The one of a database, if there is one.

@@ -76,6 +76,12 @@ pub enum DatabaseError {
         "no permission to read {0}: only root and members of its group may (`control.group` of the configuration; default mcpwarden)"
     )]
     Denied(PathBuf),
+    /// It is to be read, and the agent has closed it to readers for now.
+    #[error(
+        "the agent has closed {0} to readers for some minutes, since one of them held a lock that only the agent needs \
+         (mcp_store_readers_cut); root can read it"
+    )]
+    Closed(PathBuf),
     /// It cannot be used now.
     #[error("cannot use {path}: {reason}")]
     Failed {
@@ -174,21 +180,29 @@ impl Schema {
         db.query_row(count, [self.table], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? != 0)))
     }
 
-    /// Opens a database that an agent may be writing to, only for reading.
+    /// Opens a database that an agent may be writing to, only for reading, for one query.
     ///
     /// # Errors
     /// See [`DatabaseError`].
     pub fn read(&self, path: &Path) -> Result<Connection, DatabaseError> {
+        self.read_as(path).map(|(db, _)| db)
+    }
+
+    /// The same. Whether it was opened as a file that nobody changes: then it has to be looked whether somebody does.
+    ///
+    /// # Errors
+    /// See [`DatabaseError`].
+    pub fn read_as(&self, path: &Path) -> Result<(Connection, bool), DatabaseError> {
         File::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => DatabaseError::Missing(path.to_owned()),
             io::ErrorKind::PermissionDenied => DatabaseError::Denied(path.to_owned()),
             _ => DatabaseError::io(path, &error),
         })?;
         // Without a journal nobody has it open. Then nothing may be put beside it, which readers have no right to.
-        let immutable = if beside(path, "-wal").exists() { "" } else { "?immutable=1" };
+        let is_still = !beside(path, "-wal").exists();
         let mut uri = OsString::from("file:");
         uri.push(encoded(path));
-        uri.push(immutable);
+        uri.push(if is_still { "?immutable=1" } else { "" });
         let flags =
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
         let open = || {
@@ -199,7 +213,7 @@ impl Schema {
             let (tables, is_it) = self.tables(&db)?;
             Ok((db, ours, found, tables != 0 && !is_it))
         };
-        let (db, ours, found, is_other) = open().map_err(|error| DatabaseError::new(path, &error))?;
+        let (db, ours, found, is_other) = open().map_err(|error| Self::unreadable(path, &error))?;
         let (path, known) = (path.to_owned(), self.migrations.len());
         match usize::try_from(found) {
             _ if ours != APPLICATION_ID => Err(DatabaseError::Foreign(path)),
@@ -207,7 +221,7 @@ impl Schema {
             Ok(version) if version <= known && is_other => {
                 Err(DatabaseError::Other { path, table: self.table })
             }
-            Ok(version) if version == known => Ok(db),
+            Ok(version) if version == known => Ok((db, is_still)),
             Ok(version) if version < known => Err(DatabaseError::Failed {
                 path,
                 reason: format!(
@@ -216,6 +230,17 @@ impl Schema {
             }),
             _ => Err(DatabaseError::Newer { path, found, known }),
         }
+    }
+
+    /// Why a database cannot be read.
+    fn unreadable(path: &Path, error: &rusqlite::Error) -> DatabaseError {
+        let index = File::open(beside(path, "-shm")).map_err(|error| error.kind());
+        if error.sqlite_error_code() == Some(ErrorCode::CannotOpen)
+            && index.is_err_and(|kind| kind == io::ErrorKind::PermissionDenied)
+        {
+            return DatabaseError::Closed(path.to_owned());
+        }
+        DatabaseError::new(path, error)
     }
 }
 

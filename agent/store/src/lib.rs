@@ -9,31 +9,43 @@
 //! |---|---|
 //! | `chain` | the hashes |
 //! | `database` | files: opened, migrated, set aside |
-//! | `writer`, `retention`, `checkpoint` | events go in, old ones out |
-//! | `reader`, `conditions` | questions, of commands |
+//! | `columns` | what stands beside an event's text |
+//! | `opening`, `writer`, `access` | events go in, whatever readers do |
+//! | `retention`, `ages`, `shares`, `trims` | old events go out, those of the loudest user first |
+//! | `checkpoint`, `removal` | what stands for events that are gone |
+//! | `reader`, `follower`, `conditions`, `integrity` | questions, of commands |
 //! | `registry` | pins |
 
+mod access;
+pub mod ages;
 pub mod chain;
 pub mod checkpoint;
+pub mod columns;
 pub mod conditions;
 pub mod database;
+pub mod follower;
+pub mod integrity;
+mod opening;
 pub mod reader;
 pub mod registry;
+pub mod removal;
 pub mod retention;
+pub mod shares;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod trims;
 mod writer;
 
 use std::{
     ops::Range,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
-    time::Instant,
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
 use mcpwarden_policy::{
-    Event,
+    Event, Timestamp,
     config::Retention,
     event::{EventBody, StoreFailing},
 };
@@ -54,7 +66,7 @@ pub const SCHEMA: Schema = Schema {
     // WAL with NORMAL: what was committed when the power failed may be lost, the newest first, and nothing is torn.
     synchronous: "NORMAL",
     // The first had other views.
-    migrations: &[include_str!("events.sql"), include_str!("views.sql")],
+    migrations: &[include_str!("events.sql"), include_str!("views.sql"), include_str!("shares.sql")],
 };
 
 /// An event on its way into the store.
@@ -89,6 +101,8 @@ pub struct Settings {
     pub queue_bytes: u64,
     /// How much is kept.
     pub retention: Retention,
+    /// The largest log (`-wal`): where readers keep it from being merged beyond that, they are cut off.
+    pub log_bytes: u64,
     /// Who may read.
     pub group: Option<u32>,
     /// The host's key.
@@ -111,7 +125,7 @@ pub enum StoreUpdate {
 }
 
 /// What happened so far.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Status {
     /// The end of what is stored.
     pub head: Head,
@@ -121,6 +135,12 @@ pub struct Status {
     pub lost: u64,
     /// Events removed for their age or for want of room.
     pub removed: u64,
+    /// Those of them that were removed before older ones, since their user had the most.
+    pub trimmed: u64,
+    /// How often the database was locked by somebody.
+    pub locked: u64,
+    /// How often readers were cut off.
+    pub readers_cut: u64,
     /// Transactions of events, and how long they took together. Nanoseconds.
     pub writes: u64,
     /// See `writes`.
@@ -150,9 +170,9 @@ impl Store {
         exports: impl FnMut() + Send + 'static,
     ) -> anyhow::Result<(Self, Head, Vec<EventBody>)> {
         let mut reported = Vec::new();
-        let db = match writer::open(&settings) {
-            Ok((db, head, replaced)) => {
-                reported.extend(replaced.map(EventBody::from));
+        let db = match opening::open(&settings) {
+            Ok((db, head, reports)) => {
+                reported.extend(reports);
                 Some((db, head))
             }
             Err(error @ DatabaseError::Failed { .. }) => {
@@ -162,7 +182,8 @@ impl Store {
             Err(error) => return Err(error.into()),
         };
         let head = db.as_ref().map_or(Head::START, |(_, head)| *head);
-        let status = Status { head, stored: 0, lost: 0, removed: 0, writes: 0, write_ns: 0 };
+        let cuts = reported.iter().filter(|body| matches!(body, EventBody::StoreReadersCut(_)));
+        let status = Status { head, readers_cut: cuts.count() as u64, ..Status::default() };
         let status = Arc::new(Mutex::new(status));
         let capacity = u32::try_from(settings.queue_bytes).unwrap_or(u32::MAX).max(1);
         let ((sender, inbox), (to_agent, updates)) = (mpsc::channel(), mpsc::channel());
@@ -199,12 +220,12 @@ impl Store {
 
     /// Size of its files: the database, and the log that is not merged into it yet.
     pub fn file_bytes(&self) -> u64 {
-        let mut log = self.path.clone().into_os_string();
-        log.push("-wal");
-        [self.path.as_os_str(), &log]
-            .iter()
-            .filter_map(|path| Some(std::fs::metadata(path).ok()?.len()))
-            .sum()
+        std::fs::metadata(&self.path).map_or(0, |file| file.len()) + self.log_bytes()
+    }
+
+    /// Size of the log that is not merged into the database yet.
+    pub fn log_bytes(&self) -> u64 {
+        access::log_bytes(&self.path)
     }
 
     /// What happened so far.
@@ -219,6 +240,12 @@ impl Store {
             tracing::error!("the database was not closed in time: its last events may be lost");
         }
     }
+}
+
+/// Wall time now, for what is written down: nothing is decided by it.
+fn wall_now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// What is said of a database that cannot be used.

@@ -16,7 +16,7 @@ use std::{
 };
 
 use mcpwarden_policy::{
-    ServerId,
+    ServerId, Timestamp,
     event::StoreReplaced,
     registry::{Item, ItemKind, PinKey, PinRecord, Store, StoreError},
 };
@@ -123,6 +123,13 @@ impl Pins {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The latest time at which a definition was seen, as far as it can be read: what is seen from now on is to be later.
+    pub fn newest(&mut self) -> Option<Timestamp> {
+        let newest = "SELECT max(max(record ->> '$.first_seen', record ->> '$.last_seen')) FROM pins";
+        let text: Option<String> = self.opened().ok()?.db.query_row(newest, [], |row| row.get(0)).ok()?;
+        serde_json::from_value(text?.into()).ok()
     }
 
     /// What exports these pins.

@@ -25,6 +25,7 @@ pub fn settings(directory: &Path) -> Settings {
         path: directory.join("x.db"),
         queue_bytes: 1 << 20,
         retention: Retention::default(),
+        log_bytes: 256 << 20,
         group: None,
         signer: Signer::new(&[7; 32]).unwrap(),
     }

@@ -1,11 +1,13 @@
 //! The store as the agent uses it, on files of a test's own.
 
+mod readers;
+mod retention;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use mcpwarden_policy::{
     Event, SessionId, Timestamp,
-    config::Bytes as Size,
     event::{AgentLoss, StoreRecovered},
 };
 use rusqlite::Connection;
@@ -66,7 +68,7 @@ fn hash_chain_continues_in_the_next_run() {
     assert_eq!(second.head, end);
     second.send_at([40]);
     let end = second.finish();
-    assert_eq!(writer::head(&SCHEMA.read(&path).unwrap()).unwrap(), end);
+    assert_eq!(opening::head(&SCHEMA.read(&path).unwrap()).unwrap(), end);
     assert_eq!(numbers(&path, &Query::default()), [1, 2, 3, 4]);
 }
 
@@ -274,7 +276,7 @@ fn earlier_schema_version_is_migrated() {
     db.execute_batch(views).unwrap();
     drop(db);
     let refused = SCHEMA.read(&path).unwrap_err().to_string();
-    assert!(refused.contains("its schema is 1, this version reads 2"), "{refused}");
+    assert!(refused.contains("its schema is 1, this version reads 3"), "{refused}");
     TestAgent::start(settings(directory.path())).finish();
     let db = SCHEMA.read(&path).unwrap();
     let requested = "SELECT seq || action FROM calls";
@@ -283,54 +285,6 @@ fn earlier_schema_version_is_migrated() {
         db.query_row("SELECT count(server_id) FROM servers", [], |row| row.get::<_, i64>(0)).unwrap(),
         0
     );
-}
-
-/// Ages and sizes, and what is left.
-#[test]
-fn retention_leaves_a_signed_checkpoint() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("x.db");
-    let mut agent = TestAgent::start(settings(directory.path()));
-    // The third is old, and behind one that is not.
-    agent.send_at([10, 20, 500, 30, 600]);
-    agent.finish();
-    let mut db = SCHEMA.open(&path, None).unwrap();
-    let signer = Signer::new(&[7; 32]).unwrap();
-    let kept = |age: u64, bytes: u64| Retention {
-        age: mcpwarden_policy::config::Period(Duration::from_nanos(age)),
-        bytes: Size(bytes),
-    };
-    let reader = || Reader::open(&path).unwrap();
-    for (limits, now, removed, left) in [
-        (kept(1_000, 1 << 30), 1_005, 0, &[1, 2, 3, 4, 5][..]),
-        (kept(1_000, 1 << 30), 1_021, 2, &[3, 4, 5]),
-        (kept(1_000, 1 << 30), 1_400, 0, &[3, 4, 5]),
-        (kept(1_000, 1 << 30), 1_550, 2, &[5]),
-        (kept(1_000, 1), 1_550, 1, &[]),
-        (kept(1_000, 1), 1_550, 0, &[]),
-    ] {
-        let found = retention::step(&mut db, &limits, &signer, Timestamp(now)).unwrap();
-        assert_eq!(found, removed, "{limits:?} at {now}");
-        let mut found = Vec::new();
-        reader()
-            .walk(0, |row| {
-                found.push(row.head.seq);
-                Ok(true)
-            })
-            .unwrap();
-        assert_eq!(found, left, "{limits:?} at {now}");
-        if let Some(checkpoint) = reader().checkpoint().unwrap() {
-            assert!(checkpoint.is_signed(signer.public()));
-            assert_eq!(checkpoint.removed.seq + 1, left.first().copied().unwrap_or(6));
-        }
-    }
-    drop(db);
-    // The chain goes on from the checkpoint.
-    let mut agent = TestAgent::start(settings(directory.path()));
-    assert_eq!(agent.head.seq, 5);
-    agent.send_at([u64::MAX]);
-    agent.finish();
-    assert_eq!(numbers(&path, &Query::default()), [6]);
 }
 
 /// What a batch of events costs. Printed, and not held against anything: it depends on the machine.

@@ -5,21 +5,25 @@ use std::{
         Arc, Mutex,
         mpsc::{Receiver, RecvTimeoutError, Sender},
     },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
-use mcpwarden_policy::{
-    Timestamp,
-    event::{EventBody, StoreReplaced},
-};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use mcpwarden_policy::event::{CutReason, EventBody, StoreTrimmed};
+use rusqlite::{Connection, ErrorCode, params, types::ToSqlOutput};
 
 use super::{
-    Batch, Entry, SCHEMA, Settings, Status, StoreUpdate,
-    chain::{Hash, Head},
-    checkpoint::Checkpoint,
-    database::{DatabaseError, set_aside},
-    failing, integer, lock, retention,
+    Batch, Entry, Settings, Status, StoreUpdate,
+    access::{Holder, log_bytes},
+    ages::Boot,
+    chain::Head,
+    columns,
+    database::DatabaseError,
+    failing, lock,
+    opening::{self, Open, Opened, open_as_it_is},
+    retention::{self, Now},
+    shares::{self, Changes},
+    trims::Trims,
+    wall_now,
 };
 
 /// Most events of one transaction, more or less; how many bytes of lines; and how long the first waits for others.
@@ -32,6 +36,14 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(1);
 const EXPORT_EVERY: Duration = Duration::from_secs(3_600);
 /// What a database that failed must have room for before it is used again, so that it does not fail at once.
 const PROBE_BYTES: i64 = 256 << 10;
+
+/// How long one who may write to the database, and locks it, is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often readers are cut off for one batch.
+const MAX_CUTS: u32 = 3;
+/// The share of the largest log from which on it is merged by all means, and how often that is tried.
+const LOG_SHARE: u64 = 4;
+const MERGE_EVERY: Duration = Duration::from_secs(3);
 
 /// See the module.
 pub struct Writer {
@@ -46,76 +58,23 @@ pub struct Writer {
     next_export: Instant,
     /// Retention has more to remove.
     behind: bool,
+    /// When the log is to be merged next, where it is large.
+    next_merge: Instant,
+    trims: Trims,
 }
 
 enum State {
-    Well(Connection),
+    Well(Open),
     /// It can be written again: the next event that it takes is the one that says so.
-    Waiting(Connection),
+    Waiting(Open),
     Failing,
-}
-
-/// A database, the end of the chain in it, and what is to be said where it took the place of a damaged one.
-type Opened = (Connection, Head, Option<StoreReplaced>);
-
-/// Opens the database, or another one in the place of one that is damaged, and finds the end of the chain.
-///
-/// # Errors
-/// See [`DatabaseError`].
-pub fn open(settings: &Settings) -> Result<Opened, DatabaseError> {
-    match open_as_it_is(settings) {
-        Ok((db, head)) => Ok((db, head, None)),
-        Err(DatabaseError::Damaged { reason, .. }) => replace(settings, reason),
-        Err(error) => Err(error),
-    }
-}
-
-fn open_as_it_is(settings: &Settings) -> Result<(Connection, Head), DatabaseError> {
-    let db = SCHEMA.open(&settings.path, settings.group)?;
-    let head = head(&db).map_err(|error| DatabaseError::new(&settings.path, &error))?;
-    Ok((db, head))
-}
-
-/// Sets a damaged database aside and begins another.
-fn replace(settings: &Settings, reason: String) -> Result<Opened, DatabaseError> {
-    let path = &settings.path;
-    let aside = set_aside(path, now().0 / 1_000_000_000).map_err(|error| DatabaseError::Failed {
-        path: path.clone(),
-        reason: format!("it is damaged ({reason}) and cannot be set aside: {error}"),
-    })?;
-    tracing::error!(
-        "{} is damaged ({reason}): it is {} now, and another is begun",
-        path.display(),
-        aside.display()
-    );
-    let (db, head) = open_as_it_is(settings)?;
-    let (path, set_aside) = (path.display().to_string(), aside.display().to_string());
-    Ok((db, head, Some(StoreReplaced { path, set_aside, reason, pins_restored: None })))
-}
-
-/// The end of the chain in a database.
-pub fn head(db: &Connection) -> rusqlite::Result<Head> {
-    let last = "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1";
-    let last = db.query_row(last, [], |row| {
-        Ok(Head { seq: row.get::<_, i64>(0)?.unsigned_abs(), hash: Hash(row.get(1)?) })
-    });
-    match last.optional()? {
-        Some(head) => Ok(head),
-        // Or all of them are removed.
-        None => Ok(Checkpoint::read(db)?.map_or(Head::START, |checkpoint| checkpoint.removed)),
-    }
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 impl Writer {
     /// A writer into `db`; without one, into what can be opened later.
     pub fn new(
         settings: Settings,
-        db: Option<(Connection, Head)>,
+        db: Option<(Open, Head)>,
         inbox: Receiver<Batch>,
         updates: Sender<StoreUpdate>,
         status: Arc<Mutex<Status>>,
@@ -125,8 +84,19 @@ impl Writer {
             None => (State::Failing, None),
         };
         let now = Instant::now();
-        let (next_upkeep, next_export) = (now + UPKEEP_EVERY, now + EXPORT_EVERY);
-        Self { settings, inbox, updates, status, state, head, next_upkeep, next_export, behind: false }
+        Self {
+            settings,
+            inbox,
+            updates,
+            status,
+            state,
+            head,
+            next_upkeep: now + UPKEEP_EVERY,
+            next_export: now + EXPORT_EVERY,
+            behind: false,
+            next_merge: now,
+            trims: Trims::default(),
+        }
     }
 
     /// Writes until nothing comes any more.
@@ -151,6 +121,7 @@ impl Writer {
                 exports();
             }
         }
+        self.write_age();
         // The last one to close it brings the journal into the database: one file, that whoever may can read.
         self.state = State::Failing;
         exports();
@@ -171,40 +142,98 @@ impl Writer {
         batches
     }
 
-    /// Stores what can be, and counts the rest.
+    /// Stores what can be, and counts the rest. Where somebody locks the database, it is waited for as for a slow disk.
     fn take(&mut self, batches: &[Batch]) {
+        let began = Instant::now();
+        let mut cuts = 0;
+        loop {
+            match self.write(batches) {
+                Ok(()) => return,
+                Err(error) if is_busy(&error) && self.unblock(began, &mut cuts) => {}
+                Err(error) => {
+                    lock(&self.status).lost +=
+                        batches.iter().map(|batch| batch.entries.len() as u64).sum::<u64>();
+                    return self.fail(&error);
+                }
+            }
+        }
+    }
+
+    /// Writes events, or counts those that cannot be.
+    fn write(&mut self, batches: &[Batch]) -> rusqlite::Result<()> {
         let all = || batches.iter().flat_map(|batch| batch.entries.iter().map(move |entry| (batch, entry)));
         let is_recovery =
             |(_, entry): &(&Batch, &Entry)| matches!(entry.event.body, EventBody::StoreRecovered(_));
-        let (first, db) = match &mut self.state {
-            State::Well(db) => (Some(0), Some(db)),
-            State::Waiting(db) => (all().position(|entry| is_recovery(&entry)), Some(db)),
+        let (first, open) = match &mut self.state {
+            State::Well(open) => (Some(0), Some(open)),
+            State::Waiting(open) => (all().position(|entry| is_recovery(&entry)), Some(open)),
             State::Failing => (None, None),
         };
         let total = all().count();
-        let (Some(first), Some(db)) = (first, db) else {
+        let (Some(first), Some(open)) = (first, open) else {
             lock(&self.status).lost += total as u64;
-            return;
+            return Ok(());
         };
         let began = Instant::now();
-        match insert(db, all().skip(first)) {
-            Ok(head) => {
-                self.state = match std::mem::replace(&mut self.state, State::Failing) {
-                    State::Waiting(db) => State::Well(db),
-                    other => other,
-                };
-                self.head = head.or(self.head);
-                let mut status = lock(&self.status);
-                status.head = self.head.unwrap_or(status.head);
-                status.stored += (total - first) as u64;
-                status.lost += first as u64;
-                status.writes += 1;
-                status.write_ns += u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let head = insert(&mut open.db, all().skip(first))?;
+        self.state = match std::mem::replace(&mut self.state, State::Failing) {
+            State::Waiting(open) => State::Well(open),
+            other => other,
+        };
+        self.head = head.or(self.head);
+        let mut status = lock(&self.status);
+        status.head = self.head.unwrap_or(status.head);
+        status.stored += (total - first) as u64;
+        status.lost += first as u64;
+        status.writes += 1;
+        status.write_ns += u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Ok(())
+    }
+
+    /// Somebody holds the lock of the writer since `began`. Whether it is to be tried again: one who may only read is cut off,
+    /// one who may write is waited for.
+    fn unblock(&mut self, began: Instant, cuts: &mut u32) -> bool {
+        lock(&self.status).locked += 1;
+        match self.holder() {
+            Some(holder) if !holder.writes && *cuts < MAX_CUTS => {
+                *cuts += 1;
+                self.cut(CutReason::Locked, Some(holder))
             }
-            Err(error) => {
-                lock(&self.status).lost += total as u64;
-                self.fail(&error);
+            _ => began.elapsed() < PATIENCE,
+        }
+    }
+
+    fn holder(&self) -> Option<Holder> {
+        match &self.state {
+            State::Well(open) | State::Waiting(open) => open.index.as_ref()?.holder(),
+            State::Failing => None,
+        }
+    }
+
+    /// Cuts all readers off. Whether the database can be used.
+    fn cut(&mut self, reason: CutReason, holder: Option<Holder>) -> bool {
+        let private = reason == CutReason::Locked;
+        let report = opening::readers_cut(&self.settings, reason, holder);
+        tracing::warn!(
+            "readers of {} kept it from being written, and were cut off ({reason:?}, pid {:?}, uid {:?})",
+            report.path,
+            report.pid,
+            report.uid
+        );
+        let is_waiting = matches!(self.state, State::Waiting(_));
+        // Closed before its index is.
+        self.state = State::Failing;
+        let opened = opening::cut_off(&self.settings, private).and_then(|()| open_as_it_is(&self.settings));
+        lock(&self.status).readers_cut += 1;
+        self.report(StoreUpdate::Report(Box::new(report.into())));
+        match opened {
+            Ok((mut open, head)) if self.head.is_none_or(|known| known == head) => {
+                open.closed_at = private.then(Instant::now);
+                self.state = if is_waiting { State::Waiting(open) } else { State::Well(open) };
+                true
             }
+            // It fails in its own way when it is opened next.
+            _ => false,
         }
     }
 
@@ -215,40 +244,105 @@ impl Writer {
         self.report(StoreUpdate::Report(failing(&self.settings.path, &error).into()));
         // Not opened again: what was met may be where no look at it leads.
         if let DatabaseError::Damaged { reason, .. } = error {
-            self.begin(replace(&self.settings, reason));
+            self.begin(opening::replace(&self.settings, reason));
         }
     }
 
     /// Makes ready what was opened. It was said that the database fails; where it still does, why is not said again.
     fn begin(&mut self, opened: Result<Opened, DatabaseError>) {
-        let Ok((db, stored, replaced)) = opened else { return };
-        if let Some(replaced) = replaced {
-            self.report(StoreUpdate::Report(Box::new(replaced.into())));
+        let Ok((open, stored, reports)) = opened else { return };
+        for body in reports {
+            lock(&self.status).readers_cut += u64::from(matches!(body, EventBody::StoreReadersCut(_)));
+            self.report(StoreUpdate::Report(Box::new(body)));
         }
-        if probe(&db).is_err() {
+        if probe(&open.db).is_err() {
             return;
         }
         self.report(StoreUpdate::Recovered { stored, ours: self.head.is_some() });
         self.head = Some(stored);
         lock(&self.status).head = stored;
-        self.state = State::Waiting(db);
+        self.state = State::Waiting(open);
     }
 
     fn upkeep(&mut self) {
-        let db = match &mut self.state {
-            State::Well(db) => db,
+        match &mut self.state {
+            State::Well(open) => open.share(&self.settings.path),
             State::Waiting(_) => return,
-            State::Failing => return self.begin(open(&self.settings)),
-        };
-        match retention::step(db, &self.settings.retention, &self.settings.signer, now()) {
-            Ok(removed) => {
-                lock(&self.status).removed += removed;
-                self.behind = removed > 0;
+            State::Failing => return self.begin(opening::open(&self.settings)),
+        }
+        let began = Instant::now();
+        match self.retain() {
+            Ok(behind) => self.behind = behind,
+            Err(error) if is_busy(&error) => {
+                self.behind = false;
+                // Events that come meanwhile wait for the same.
+                self.unblock(began, &mut 0);
             }
             Err(error) => {
                 self.behind = false;
                 self.fail(&error);
             }
+        }
+        self.merge_log();
+    }
+
+    /// Removes what is not to be kept. Whether there is more of that.
+    fn retain(&mut self) -> rusqlite::Result<bool> {
+        let State::Well(Open { db, age, .. }) = &mut self.state else { return Ok(false) };
+        let Settings { retention: limits, signer, .. } = &self.settings;
+        let boot_ns = Boot::now().ns;
+        age.mark(db, self.head.map_or(0, |head| head.seq), limits.age.0, boot_ns)?;
+        let removed = retention::step(db, limits, signer, Now { wall: wall_now(), age_ns: age.at(boot_ns) })?;
+        let more = retention::vacuum(db)?;
+        lock(&self.status).removed += removed.events;
+        if let Some((owner, share)) = removed.trimmed {
+            lock(&self.status).trimmed += share.events;
+            self.trims.add(owner, share);
+        }
+        for (uid, lost) in self.trims.due(Instant::now()) {
+            let left_bytes = shares::of(db, uid)?.bytes;
+            let trimmed = StoreTrimmed { uid, events: lost.events, bytes: lost.bytes, left_bytes };
+            // An agent that ends hears nothing any more.
+            let _ = self.updates.send(StoreUpdate::Report(Box::new(trimmed.into())));
+        }
+        Ok(more || removed.events > 0)
+    }
+
+    /// Merges the log into the database where that did not happen by itself. Where a reader is in the way for too long, it is cut
+    /// off.
+    fn merge_log(&mut self) {
+        let (now, limit) = (Instant::now(), self.settings.log_bytes);
+        let is_large = || log_bytes(&self.settings.path) > limit / LOG_SHARE;
+        if now < self.next_merge || !is_large() {
+            return;
+        }
+        self.next_merge = now + MERGE_EVERY;
+        let State::Well(Open { db, .. }) = &self.state else { return };
+        // Whether it was merged, its size tells.
+        if let Err(error) = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+            tracing::warn!("cannot merge the log of {}: {error}", self.settings.path.display());
+        }
+        if log_bytes(&self.settings.path) <= limit {
+            return;
+        }
+        match self.holder() {
+            Some(holder) if holder.writes => {}
+            Some(holder) => drop(self.cut(CutReason::Locked, Some(holder))),
+            None => {
+                self.cut(CutReason::LogTooLarge, None);
+                // Nobody is in the way any more.
+                self.next_merge = now;
+            }
+        }
+    }
+
+    /// Writes the age of the trail down, so that the next agent goes on from there.
+    fn write_age(&mut self) {
+        let last = self.head.map_or(0, |head| head.seq);
+        if let State::Well(Open { db, age, .. }) = &mut self.state
+            && let Err(error) = age.write(db, last, Boot::now().ns)
+        {
+            tracing::warn!("cannot write the age of the audit trail: {error}");
         }
     }
 
@@ -258,36 +352,47 @@ impl Writer {
     }
 }
 
+/// Whether somebody else holds a lock.
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
 /// Writes events in one transaction; the last of them.
 fn insert<'a>(
     db: &mut Connection,
     entries: impl Iterator<Item = (&'a Batch, &'a Entry)>,
 ) -> rusqlite::Result<Option<Head>> {
     let mut head = None;
+    let mut added = Changes::new();
     let change = db.transaction()?;
     {
         let mut insert = change.prepare_cached(
-            "INSERT INTO events (seq, time_ns, type, severity, session, server, tool, uid, hash, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            "INSERT INTO events (seq, time_ns, type, severity, session, server, tool, uid, hash, body, owner)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?;
         for (batch, entry) in entries {
-            let (event, body) = (&entry.event, &entry.event.body);
-            let Some(link) = &event.link else { continue };
+            let (event, line) = (&entry.event, batch.lines.get(entry.line.clone()).unwrap_or_default());
+            let (Some(columns), Some(link)) = (columns::of(event), &event.link) else { continue };
+            let owner = event.owner.or(event.body.uid());
+            let [seq, time, kind, severity, session, server, tool, uid] = columns.map(ToSqlOutput::Borrowed);
             insert.execute(params![
-                integer(link.seq),
-                integer(event.timestamp.0),
-                event.kind(),
-                body.severity().map(|severity| severity as u8),
-                event.session_id.as_ref().map(|id| &*id.0),
-                event.server_id.as_ref().map(|id| &*id.0),
-                body.tool_name(),
-                body.uid(),
+                seq,
+                time,
+                kind,
+                severity,
+                session,
+                server,
+                tool,
+                uid,
                 entry.hash.0,
-                batch.lines.get(entry.line.clone()).unwrap_or_default(),
+                line,
+                owner
             ])?;
+            added.entry(owner).or_default().add(line.len() as u64);
             head = Some(Head { seq: link.seq, hash: entry.hash });
         }
     }
+    shares::add(&change, &added)?;
     change.commit()?;
     Ok(head)
 }

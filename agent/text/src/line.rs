@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{
     Event, EventBody,
-    event::{Action, CallsBlocked, CallsUnblocked, Connecting, Decided, SinkRecovered, Table},
+    event::{Action, CallsBlocked, CallsUnblocked, Connecting, CutReason, Decided, SinkRecovered, Table},
     registry::Diff,
 };
 
@@ -124,6 +124,28 @@ fn body(event: &Event, line: &mut Line) {
             if let Some(pins) = replaced.pins_restored {
                 line.plain(&format!(", {pins} pins were restored"));
             }
+        }
+        EventBody::ClockStep(step) => line.plain(&format!(
+            "  the wall clock was set {} ms {}; timeouts and rates follow the clock since boot",
+            step.step_ms.unsigned_abs(),
+            if step.step_ms < 0 { "back" } else { "forward" },
+        )),
+        EventBody::StoreReadersCut(cut) => {
+            line.plain(match cut.reason {
+                CutReason::Locked => "  a reader of the database held the lock of the writer",
+                CutReason::LogTooLarge => "  a reader of the database kept a transaction open",
+            });
+            if let Some(pid) = cut.pid {
+                line.plain(&format!(" (pid {pid})"));
+            }
+            line.plain(": all readers were cut off");
+            if cut.closed_seconds > 0 {
+                line.plain(&format!(", and only root can read for {} s", cut.closed_seconds));
+            }
+        }
+        EventBody::StoreTrimmed(trimmed) => {
+            let whose = trimmed.uid.map_or_else(|| "the agent".to_owned(), |uid| format!("user {uid}"));
+            line.plain(&format!("  the {} oldest events of {whose} were removed", trimmed.events));
         }
         EventBody::AgentLoss(loss) => {
             line.plain(&format!("  {} {}: {}", loss.count, clean(&loss.counter), clean(&loss.meaning)));

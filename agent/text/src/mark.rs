@@ -14,7 +14,11 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         EventBody::ConfigReloaded(_) => ("reloaded", colour(AnsiColor::Blue)),
         EventBody::ConfigRefused(_) => ("REFUSED ", colour(AnsiColor::Red)),
         EventBody::AgentStopped(_) => ("agent   ", colour(AnsiColor::Blue)),
-        EventBody::StoreFailing(_) | EventBody::StoreReplaced(_) => ("STORE   ", colour(AnsiColor::Red)),
+        EventBody::StoreFailing(_) | EventBody::StoreReplaced(_) | EventBody::StoreReadersCut(_) => {
+            ("STORE   ", colour(AnsiColor::Red))
+        }
+        EventBody::StoreTrimmed(_) => ("store   ", colour(AnsiColor::Yellow)),
+        EventBody::ClockStep(_) => ("clock   ", colour(AnsiColor::Yellow)),
         EventBody::SinkFailing(_) => ("SINK    ", colour(AnsiColor::Red)),
         EventBody::SinkRecovered(_) => ("sink    ", colour(AnsiColor::Green)),
         EventBody::AuditHead(_) => ("audit   ", colour(AnsiColor::BrightBlack)),

@@ -88,20 +88,26 @@ impl Default for Store {
     }
 }
 
-/// Limits on stored events. Beyond either limit, the agent deletes the oldest events.
+/// Limits on stored events. Beyond a limit, the agent deletes the oldest events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Retention {
-    /// The age of the oldest event.
+    /// The age of the oldest event, by the clock since boot: a step of the wall clock deletes nothing, and the time in which the
+    /// host is off does not count.
     pub age: Period,
     /// The size of the database. Bytes.
     #[schemars(extend("minimum" = 1048576))]
     pub bytes: Bytes,
+    /// The size of the events of one user. Bytes. With or without this key, once the database is full, the oldest events of the
+    /// user with the most events are deleted first. Example: `512MiB`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 1048576))]
+    pub per_user: Option<Bytes>,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { age: Period(Duration::from_secs(30 * 86_400)), bytes: Bytes(2 << 30) }
+        Self { age: Period(Duration::from_secs(30 * 86_400)), bytes: Bytes(2 << 30), per_user: None }
     }
 }
 

@@ -84,6 +84,16 @@ pub struct AgentStopped {
     pub counters: BTreeMap<String, u64>,
 }
 
+/// Somebody or something set the wall clock of the host. Durations (rate limits, timeouts, approvals, retention) follow the
+/// clock since boot and are not affected; the timestamps of later events follow the new wall time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockStep {
+    /// The size of the step, negative if the clock was set back. Milliseconds.
+    pub step_ms: i64,
+    /// The sum of all steps since the start of the agent. Milliseconds.
+    pub total_ms: i64,
+}
+
 /// A sink cannot be written to, or its receiver takes nothing. What is sent to the sink waits, up to a bound. The agent reports
 /// this once, and continues to store events and to enforce the policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -17,6 +17,7 @@ fn about(body: impl Into<EventBody>) -> Event {
         repeats: Some(3),
         body: body.into(),
         link: Some(Link { seq: 9, previous: format!("sha256:{:064}", 0) }),
+        owner: None,
     }
 }
 
@@ -444,6 +445,18 @@ pub fn examples() -> Vec<Event> {
         about(StoreRecovered { path: "/x.db".into(), events_lost: 3, first_missing: Some(5) }),
         about(StoreRecovered::default()),
         about(AuditHead { events: 7 }),
+        about(ClockStep { step_ms: -86_400_000, total_ms: -86_000_000 }),
+        about(StoreReadersCut {
+            path: "/x.db".into(),
+            reason: CutReason::Locked,
+            log_bytes: 4_096,
+            pid: Some(7),
+            uid: Some(1_000),
+            closed_seconds: 600,
+        }),
+        about(StoreReadersCut { reason: CutReason::LogTooLarge, ..StoreReadersCut::default() }),
+        about(StoreTrimmed { uid: Some(1_000), events: 9, bytes: 900, left_bytes: 100 }),
+        about(StoreTrimmed::default()),
         about(StoreReplaced {
             path: "/x.db".into(),
             set_aside: "/x.db.damaged-1".into(),

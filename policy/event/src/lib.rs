@@ -20,8 +20,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 pub use agent::{
-    AgentLoss, AgentStarted, AgentStopped, ConfigRefused, ConfigReloaded, SinkFailing, SinkRecovered,
-    TakenOver,
+    AgentLoss, AgentStarted, AgentStopped, ClockStep, ConfigRefused, ConfigReloaded, SinkFailing,
+    SinkRecovered, TakenOver,
 };
 pub use approval::{
     ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut, DefinitionApproved, PinsReset,
@@ -43,7 +43,9 @@ pub use server::{
     ServerPreloaded, ServerStarted, ServerVersionChanged, Table,
 };
 pub use session::{SessionProfile, SessionSet};
-pub use store::{AuditHead, Link, StoreFailing, StoreRecovered, StoreReplaced};
+pub use store::{
+    AuditHead, CutReason, Link, StoreFailing, StoreReadersCut, StoreRecovered, StoreReplaced, StoreTrimmed,
+};
 pub use traffic::{
     CallStatus, CaptureGap, ConcurrencyExceeded, Message, MessageKind, RequestTimedOut, ToolCalled,
     ToolResult, ToolSeen, ToolStatus,
@@ -85,6 +87,9 @@ pub struct Event {
     /// The position of the event in the audit trail. Absent from the output of `replay`.
     #[serde(flatten)]
     pub link: Option<Link>,
+    /// The user whose client the event is about. It is not part of the line: the store keeps the shares of users by it.
+    #[serde(skip)]
+    pub owner: Option<u32>,
 }
 
 impl Event {
@@ -100,6 +105,26 @@ impl Event {
             body,
             repeats: None,
             link: None,
+            owner: None,
+        }
+    }
+
+    /// Moves every time in this event by so many nanoseconds.
+    pub fn move_times(&mut self, nanos: i64) {
+        let until = match &mut self.body {
+            EventBody::ServerDenied(denied) => &mut denied.until,
+            EventBody::NetworkBlocked(blocked) | EventBody::CallsBlocked(CallsBlocked(blocked)) => {
+                &mut blocked.until
+            }
+            _ => &mut None,
+        };
+        for time in until.iter_mut().chain([&mut self.timestamp]) {
+            *time = time.moved(nanos);
+        }
+        if let EventBody::CrossServerBlocked(blocked) = &mut self.body {
+            for call in &mut blocked.related_calls {
+                call.timestamp = call.timestamp.moved(nanos);
+            }
         }
     }
 
@@ -128,11 +153,14 @@ impl EventBody {
             Self::ServerEgress(egress) => Some(egress.severity),
             Self::ServerExecuted(executed) => executed.mistaken_for.as_ref().map(|_| Severity::High),
             Self::ServerPreloaded(_) => Some(Severity::Medium),
-            Self::GateDecided(GateDecided { action: GateAction::Passed, .. }) => Some(Severity::Medium),
+            Self::GateDecided(GateDecided { action: GateAction::Passed, .. })
+            | Self::ClockStep(_)
+            | Self::StoreTrimmed(_) => Some(Severity::Medium),
             Self::GateDecided(GateDecided { action: GateAction::Unseen, .. }) => Some(Severity::Critical),
             Self::GateDecided(_)
             | Self::StoreFailing(_)
             | Self::StoreReplaced(_)
+            | Self::StoreReadersCut(_)
             | Self::ConfigRefused(_)
             | Self::CapacityExceeded(_)
             | Self::ServerDenied(_) => Some(Severity::High),
@@ -178,6 +206,8 @@ impl EventBody {
             Self::ApprovalDenied(denied) => denied.whose.uid,
             Self::DefinitionApproved(approved) => approved.whose.uid,
             Self::PinsReset(reset) => reset.whose.uid,
+            Self::StoreReadersCut(cut) => cut.uid,
+            Self::StoreTrimmed(trimmed) => trimmed.uid,
             _ => None,
         }
     }
@@ -235,6 +265,8 @@ bodies! {
     SinkRecovered = "agent_sink_recovered",
     /// The agent ends, with all counters.
     AgentStopped = "agent_stopped",
+    /// The wall clock of the host was set.
+    ClockStep = "agent_clock_step",
     /// The head of the hash chain.
     AuditHead = "agent_audit_head",
     /// The agent cannot store events.
@@ -243,6 +275,10 @@ bodies! {
     StoreRecovered = "mcp_store_recovered",
     /// The agent set a damaged database aside and began another.
     StoreReplaced = "mcp_store_replaced",
+    /// A reader kept the agent from its work on the database, and was cut off.
+    StoreReadersCut = "mcp_store_readers_cut",
+    /// The oldest events of the user with the most events were removed.
+    StoreTrimmed = "mcp_store_trimmed",
     /// An MCP server was recognised.
     ServerStarted = "mcp_server_started",
     /// A process ran another program with a server's standard streams.

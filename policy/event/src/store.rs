@@ -59,3 +59,49 @@ pub struct StoreReplaced {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pins_restored: Option<u64>,
 }
+
+/// The reason for which the agent cut the readers of the database off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CutReason {
+    /// A reader held a lock that only a writer needs, so that no event could be stored.
+    #[default]
+    Locked,
+    /// A reader kept a transaction open, so that the log of the database (`-wal`) grew beyond its limit.
+    LogTooLarge,
+}
+
+/// A reader of the database kept the agent from its work, and the agent cut all readers off: open queries fail or see an
+/// inconsistent database. No event is lost by that.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StoreReadersCut {
+    /// The path of the database.
+    pub path: String,
+    /// What the reader did.
+    pub reason: CutReason,
+    /// The size of the log of the database. Bytes.
+    pub log_bytes: u64,
+    /// The process that held the lock, as far as the kernel names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// The user id of that process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The time for which only root can open the database. 0 if readers can open it again at once. Seconds.
+    pub closed_seconds: u64,
+}
+
+/// The oldest events of one user were removed, since this user has the most stored events and the database is full, or since
+/// the user exceeds `store.retention.per_user`. Events of others were kept. At most one such event per user and minute.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StoreTrimmed {
+    /// The user whose clients and servers the events are about. Absent for events about the agent itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The number of removed events since the previous such event.
+    pub events: u64,
+    /// Their size. Bytes.
+    pub bytes: u64,
+    /// The size of the events of this user that are left. Bytes.
+    pub left_bytes: u64,
+}

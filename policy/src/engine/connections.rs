@@ -111,6 +111,7 @@ impl Connections {
             server: connection.server_id(),
             kind: connection.kind(),
             via,
+            owner: self.owner(connection),
         })
     }
 
@@ -126,6 +127,12 @@ impl Connections {
             Some(client) => self.session_of_client(client),
             None => self.session_id(&format!("connection {} {}", connection.id.0, connection.since.0)),
         }
+    }
+
+    /// The user of a connection's outermost client.
+    fn owner(&self, connection: &Connection) -> Option<u32> {
+        let outermost = self.outers(connection.id).last().unwrap_or(connection);
+        outermost.client.as_ref().or(connection.client.as_ref()).and_then(|client| client.uid)
     }
 
     /// The session of a client that is nobody's server.

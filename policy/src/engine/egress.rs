@@ -68,6 +68,7 @@ impl Destinations {
                 body: NetworkConnection { connecting: connecting(&connect) }.into(),
                 repeats: None,
                 link: None,
+                owner: connect.process.uid,
             };
             cx.reporter.emit(event);
         }

@@ -88,6 +88,7 @@ pub(super) fn uninspected(cx: &mut Context<'_>, reached: &Reached, reason: Strin
             body: body.into(),
             repeats: None,
             link: None,
+            owner: client.uid,
         };
         cx.reporter.emit(event);
     }

@@ -52,6 +52,7 @@ impl Reporter<'_> {
             body: body.into(),
             repeats: None,
             link: None,
+            owner: scope.owner,
         });
     }
 

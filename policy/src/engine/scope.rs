@@ -11,4 +11,6 @@ pub(super) struct Scope {
     pub(super) server: ServerId,
     pub(super) kind: ServerType,
     pub(super) via: Vec<ServerId>,
+    /// The user of the client.
+    pub(super) owner: Option<u32>,
 }

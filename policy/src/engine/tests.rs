@@ -323,6 +323,9 @@ pub(super) fn short(output: &Output) -> String {
         | EventBody::TlsMismatch(_)
         | EventBody::StoreFailing(_)
         | EventBody::AuditHead(_)
+        | EventBody::ClockStep(_)
+        | EventBody::StoreReadersCut(_)
+        | EventBody::StoreTrimmed(_)
         | EventBody::StoreRecovered(_)
         | EventBody::StoreReplaced(_) => "agent".to_owned(),
     };

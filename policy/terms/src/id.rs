@@ -32,6 +32,12 @@ impl Timestamp {
         Self(self.0.saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
+    /// This point in time moved by so many nanoseconds; the largest value stays, and is reached instead of wrapping.
+    #[must_use]
+    pub fn moved(self, nanos: i64) -> Self {
+        if self.0 == u64::MAX { self } else { Self(self.0.saturating_add_signed(nanos)) }
+    }
+
     /// Nanoseconds from `earlier` to this; 0 where `earlier` is later (records can be taken out of order).
     pub fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
@@ -143,6 +149,19 @@ mod tests {
     #[test]
     fn timestamp_arithmetic_saturates() {
         assert_eq!(Timestamp(5).nanos_since(Timestamp(9)), 0);
+        for (at, by, expected) in [
+            (5, 0, 5),
+            (5, 3, 8),
+            (5, -3, 2),
+            (5, -5, 0),
+            (5, -6, 0),
+            (5, i64::MIN, 0),
+            (u64::MAX - 1, 7, u64::MAX),
+            (u64::MAX, -7, u64::MAX),
+            (0, i64::MAX, i64::MAX.unsigned_abs()),
+        ] {
+            assert_eq!(Timestamp(at).moved(by), Timestamp(expected), "{at} {by}");
+        }
         assert_eq!(Timestamp(u64::MAX).after(Duration::MAX), Timestamp(u64::MAX));
     }
 }

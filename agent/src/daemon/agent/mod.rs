@@ -86,6 +86,8 @@ pub struct Agent {
     pub programs: Vec<ProgramStats>,
     /// The clocks of this host.
     pub clock: Clock,
+    /// Steps of the wall clock that were reported.
+    pub steps: u64,
     /// When the agent was started.
     pub since: Timestamp,
 }
@@ -334,6 +336,7 @@ impl Agent {
             all.extend(named.iter().map(|(name, value)| ((*name).to_owned(), *value)));
         };
         add(&counters::of_scans(scans));
+        add(&counters::of_clock(self.steps));
         add(&counters::of_capture(capture.counters()));
         add(&counters::of_queue(self.refused));
         add(&counters::of_kernel(kernel));
@@ -365,7 +368,8 @@ impl Agent {
     /// Makes these counters, and what is measured now, the metrics from now on.
     fn publish(&self, counters: BTreeMap<String, u64>, ring: &mut RingReader) {
         let mut samples = self.identity.clone();
-        samples.extend(measure::of_reload(&self.reload));
+        samples.extend(measure::of_reload(&self.reload, &self.clock));
+        samples.push(measure::of_clock(&self.clock));
         samples.extend(measure::of_ring(&ring.usage()));
         samples.extend(measure::of_reporter(&self.reporter));
         samples.extend(measure::of_kernel(&self.kernel));

@@ -17,7 +17,14 @@ const LIVES: Duration = Duration::from_secs(60);
 impl Agent {
     /// Follows the wall clock, reads the kernel's positions, looks for losses.
     pub(super) fn housekeeping(&mut self, ring: &mut RingReader) {
-        self.clock.refresh();
+        if let Some(step) = self.clock.refresh() {
+            tracing::warn!(
+                "the wall clock was set by {} ms: durations follow the clock since boot",
+                step.step_ms
+            );
+            self.steps += 1;
+            self.report(step.into());
+        }
         self.kernel.addresses().sweep();
         self.network.sniff();
         self.reconciler.read_positions(self.kernel.connections(), self.socket_positions());

@@ -1,7 +1,7 @@
 //! The requests of operators at the control socket, executed by the agent's one task.
 
 use mcpwarden_policy::{
-    Decide, Definitions, Event, EventBody, Input, OperatorCommand, Output, ServerId, SessionId,
+    Decide, Definitions, Event, EventBody, Input, OperatorCommand, Output, ServerId, SessionId, WaitingTool,
     config::Config,
     event::{BlockEnd, CallsBlocked, CallsUnblocked, NetworkBlocked, NetworkUnblocked},
     guards::{Callee, ProfileChange, Setting},
@@ -71,7 +71,12 @@ impl Agent {
             Operation::Block(new) => self.block(&new, request.by).map_err(Refusal::from),
             Operation::Unblock(old) => self.unblock(&old, request.by).map_err(Refusal::from),
             Operation::Approvals => {
-                Ok(Answer::Waiting(Waiting { approvals: self.engine.waiting().collect() }))
+                let printed = |mut tool: WaitingTool| {
+                    tool.requested = self.clock.printed(tool.requested);
+                    tool.expires = self.clock.printed(tool.expires);
+                    tool
+                };
+                Ok(Answer::Waiting(Waiting { approvals: self.engine.waiting().map(printed).collect() }))
             }
             Operation::Decide(new) => self.decide(&new, &request.by),
             Operation::SetSession(new) => self.set_session(new, &request.by),
@@ -110,7 +115,11 @@ impl Agent {
         let mut failed = None;
         for output in &self.pending.outputs {
             match output {
-                Output::Event(event) => events.push(event.clone()),
+                Output::Event(event) => {
+                    let mut event = event.clone();
+                    self.clock.print(&mut event);
+                    events.push(event);
+                }
                 Output::Failed(error) => failed = Some(Refusal::from(error)),
                 _ => {}
             }
@@ -243,8 +252,8 @@ impl Agent {
         BlockView {
             target: network::text(&block.target),
             server_type: self.network.kind_of(&block.target),
-            since: block.since,
-            until: block.until(&self.clock),
+            since: self.clock.printed(block.since),
+            until: block.until(&self.clock).map(|until| self.clock.printed(until)),
             reason: block.reason.clone(),
             uid: block.by.uid,
             user: block.by.user.clone(),

@@ -19,13 +19,13 @@ impl Agent {
         let mut status = Status {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            since: self.since,
+            since: self.clock.printed(self.since),
             kernel: requirements::release(),
             troubles: Vec::new(),
             config: ConfigStatus {
                 path: path.map(|path| path.display().to_string()),
                 hash: crate::config::hash(config),
-                since: self.reload.at(),
+                since: self.clock.printed(self.reload.at()),
                 usable: self.reload.succeeded(),
                 stdio: word(&config.enforcement.stdio),
                 network: word(&config.enforcement.network),
@@ -81,6 +81,12 @@ fn troubles(status: &Status, unseen: u64, config: Option<&str>) -> Vec<String> {
     if status.store.lost > 0 {
         troubles.push(format!("{} events were not stored", status.store.lost));
     }
+    let cut = status.counters.get("store_readers_cut").copied().unwrap_or_default();
+    if cut > 0 {
+        troubles.push(format!(
+            "readers kept the agent from storing events {cut} times, and were cut off (mcp_store_readers_cut)"
+        ));
+    }
     for SinkStatus { name, dropped, failing, waiting_bytes, .. } in &status.sinks {
         if let Some(why) = failing {
             troubles.push(format!("sinks[{name}] takes no events: {why}; {waiting_bytes} bytes wait"));
@@ -114,7 +120,7 @@ mod tests {
             serde_json::from_value::<Status>(json).unwrap()
         };
         type Change = fn(&mut Status);
-        let cases: [(Change, Option<&str>, &[&str]); 7] = [
+        let cases: [(Change, Option<&str>, &[&str]); 8] = [
             (|_| {}, None, &[]),
             (|_| {}, Some("1:1: no"), &["the configuration file is invalid"]),
             (
@@ -123,6 +129,11 @@ mod tests {
                 &["events cannot be stored: disk full"],
             ),
             (|status| status.store.lost = 7, None, &["7 events were not stored"]),
+            (
+                |status| status.counters.extend([("store_readers_cut".into(), 2)]),
+                None,
+                &["readers kept the agent from storing events 2 times"],
+            ),
             (|status| status.sinks[0].dropped = 2, None, &["2 events were not sent to sinks[0:file]"]),
             (
                 |status| status.sinks[0].failing = Some("disk full".into()),

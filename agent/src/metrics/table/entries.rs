@@ -1,12 +1,12 @@
 //! The list of all metrics.
 
 use super::{
-    BLIND_SPOTS, BUILD, CALL_SECONDS, CALLS, CONFIG, CONNECTIONS, COVERAGE, CPU, DENIALS, DESCRIPTORS,
-    DETECTIONS, DRAIN_AGE, ENGINE_SECONDS, EVENTS, FOLLOWERS, FRAME_BYTES, FRAMES, GAP_BYTES, GAPS, GATE,
-    GATE_SECONDS, HTTP_COVERAGE, JUNK_BYTES, KERNEL, LAG, LATENCY_SECONDS, MAP_CAPACITY, MAP_ENTRIES, Metric,
-    PASSED_BYTES, QUEUE, QUEUE_BYTES, QUEUE_BYTES_CAPACITY, QUEUE_CAPACITY, RELOADED, RELOADED_AT, RESIDENT,
-    RESULTS, RING_BYTES, RING_USED, SERVERS, SESSIONS, SINK_BYTES, SINK_CAPACITY, SINK_EVENTS, SINK_FAILURES,
-    SINK_WRITABLE, STARTED, STORE_BYTES, STORE_WRITABLE,
+    BLIND_SPOTS, BUILD, CALL_SECONDS, CALLS, CLOCK_MOVED, CONFIG, CONNECTIONS, COVERAGE, CPU, DENIALS,
+    DESCRIPTORS, DETECTIONS, DRAIN_AGE, ENGINE_SECONDS, EVENTS, FOLLOWERS, FRAME_BYTES, FRAMES, GAP_BYTES,
+    GAPS, GATE, GATE_SECONDS, HTTP_COVERAGE, JUNK_BYTES, KERNEL, LAG, LATENCY_SECONDS, MAP_CAPACITY,
+    MAP_ENTRIES, Metric, PASSED_BYTES, QUEUE, QUEUE_BYTES, QUEUE_BYTES_CAPACITY, QUEUE_CAPACITY, RELOADED,
+    RELOADED_AT, RESIDENT, RESULTS, RING_BYTES, RING_USED, SERVERS, SESSIONS, SINK_BYTES, SINK_CAPACITY,
+    SINK_EVENTS, SINK_FAILURES, SINK_WRITABLE, STARTED, STORE_BYTES, STORE_LOG_BYTES, STORE_WRITABLE,
     Source::{self, Counter, Counters, Events, Gauge, Losses, Nanoseconds, Prefix, Seconds, Total},
     TOOLS,
 };
@@ -442,6 +442,13 @@ pub static TABLE: &[Metric] = &[
         Losses,
         "Counters that should stay at zero: each growth is an event `agent_loss`, too.",
     ),
+    // The wall clock.
+    metric("mcpwarden_clock_steps_total", Counter("clock_steps"), "Steps of the wall clock of 2 s or more."),
+    metric(
+        CLOCK_MOVED,
+        Gauge(&[]),
+        "How far the wall clock was set ahead since the start of the agent; negative where it was set back.",
+    ),
     // What is stored.
     metric(
         "mcpwarden_store_events_total",
@@ -455,10 +462,30 @@ pub static TABLE: &[Metric] = &[
         ),
         "Events that were stored, that could not be, and that were removed for their age or for want of room.",
     ),
+    metric(
+        "mcpwarden_store_events_trimmed_total",
+        Counter("store_events_trimmed"),
+        "Removed events that were younger than others: their user had the most.",
+    ),
+    metric(
+        "mcpwarden_store_locked_total",
+        Counter("store_locked"),
+        "How often the database was locked by somebody for half a second; events wait meanwhile.",
+    ),
+    metric(
+        "mcpwarden_store_readers_cut_total",
+        Counter("store_readers_cut"),
+        "How often all readers of the database were cut off, since one of them kept the agent from its work.",
+    ),
     metric("mcpwarden_store_writes_total", Counter("store_writes"), "Transactions of events."),
     metric("mcpwarden_store_write_seconds_total", Nanoseconds("store_write_ns"), "Time in them."),
     metric(STORE_WRITABLE, Gauge(&[]), "1 where events can be stored, else 0."),
     metric(STORE_BYTES, Gauge(&[]), "Size of the database of events, with what is not merged into it yet."),
+    metric(
+        STORE_LOG_BYTES,
+        Gauge(&[]),
+        "Size of what is not merged into the database yet. Beyond 256 MiB, readers that are in the way are cut off.",
+    ),
     // Who asks.
     metric(
         "mcpwarden_control_requests_total",

@@ -145,3 +145,31 @@ fn unopenable_registry_is_retried() {
     fs::remove_dir(&path).unwrap();
     assert_eq!(pins.load(&key(None, "s")).unwrap().len(), 0);
 }
+
+/// Times at which pins were first and last seen, and the latest of them.
+#[test]
+fn newest_pin_is_found() {
+    const AHEAD: u64 = 2_000_000_000_000_000_000;
+    for (seen, expected) in [
+        (&[][..], None),
+        (&[(0, 0)], Some(0)),
+        (&[(1, 2)], Some(2)),
+        (&[(3, 2)], Some(3)),
+        (&[(1, 5), (2, 4)], Some(5)),
+        (&[(2, 4), (1, 5)], Some(5)),
+        (&[(9, 9), (1, 5)], Some(9)),
+        (&[(1, AHEAD), (1, 5)], Some(AHEAD)),
+        (&[(999_999_999, 1_000_000_000)], Some(1_000_000_000)),
+        (&[(AHEAD, 7), (AHEAD + 1, 8), (3, 3)], Some(AHEAD + 1)),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut pins = open(directory.path());
+        for (number, (first_seen, last_seen)) in seen.iter().enumerate() {
+            let (first_seen, last_seen) = (Timestamp(*first_seen), Timestamp(*last_seen));
+            let record = PinRecord { first_seen, last_seen, ..record("h") };
+            let item = item(ItemKind::Tool, &number.to_string());
+            pins.put(&key(Some(1), "s"), &[(item, record)], &[]).unwrap();
+        }
+        assert_eq!(pins.newest(), expected.map(Timestamp), "{seen:?}");
+    }
+}

@@ -50,6 +50,7 @@ mod tests {
             server: ServerId("a".into()),
             kind: ServerType::Stdio,
             via: Vec::new(),
+            owner: None,
         };
         let mut departed = Departed::default();
         for (id, evicts, oldest) in [(5, false, 5), (3, false, 3), (9, true, 5), (9, false, 5)] {
