@@ -19,6 +19,7 @@
 //! | `connection` | what is known of one connection |
 //! | `recorder` | messages as events have them |
 //! | `pairing`, `asked`, `fingerprint`, `memory` | open requests of a connection; what of one its answer is read with; copies; shares of memory |
+//! | `rounds`, `tasks`, `ledger` | requests in several tries, and tasks; what servers hand out for these, bounded |
 //! | `seen`, `scope`, `address`, `ids` | a frame as it was seen; who an event is about; where a server is; numbers of what is kept |
 //! | `io`, `command`, `config` | what goes in and comes out |
 
@@ -36,6 +37,7 @@ mod exchange;
 mod fingerprint;
 mod ids;
 mod io;
+mod ledger;
 mod lifecycle;
 mod memory;
 mod pairing;
@@ -44,8 +46,10 @@ mod readings;
 mod recorder;
 mod remote;
 mod reporter;
+mod rounds;
 mod scope;
 mod seen;
+mod tasks;
 mod timers;
 
 pub use command::{ByHand, CommandError, Decide, Definitions, OperatorCommand, ProfileError};

@@ -7,6 +7,7 @@ mod capability_checks;
 mod declared;
 mod files;
 mod gate;
+mod inputs;
 mod inspect;
 mod judge;
 mod life;
@@ -16,12 +17,15 @@ mod pairs;
 mod phases;
 mod relays;
 mod remote;
+mod rounds;
 mod stopped;
 mod subjects;
+mod tasks;
 mod timeouts;
 mod totals;
 mod unlisted;
 mod upgrades;
+mod wishes;
 
 use std::sync::Arc;
 

@@ -202,6 +202,7 @@ impl Asker {
             session: &self.session,
             uid: None,
             turn: None,
+            is_retry: false,
             tool,
             tool_names: &self.no_names,
             profile: &subject.profile,

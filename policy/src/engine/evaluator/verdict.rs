@@ -1,6 +1,7 @@
 //! What guards said of one thing, and what of it goes into events.
 
 use crate::detect::Inspection;
+use crate::engine::rounds::Denied;
 use crate::event::{Action, Decided};
 use crate::guard::{Denial, DenialDetails, GuardKind, Modification, Recorded, Verdict};
 
@@ -60,6 +61,11 @@ impl Evaluation {
         }
         evaluation.denied = verdict.denied;
         evaluation
+    }
+
+    /// Who denies it, and with which code.
+    pub(super) fn code(&self) -> Denied {
+        self.denied.as_ref().map(|(guard, denial)| (*guard, denial.code))
     }
 
     /// What these rules found in the arguments is worth a look, whatever the guards say of the call.

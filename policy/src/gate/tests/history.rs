@@ -128,6 +128,7 @@ impl Guards {
             session: &session(),
             uid: None,
             turn: None,
+            is_retry: false,
             tool: subject.tools.get(tool),
             tool_names: &ToolNames::default(),
             profile: &subject.profile,
