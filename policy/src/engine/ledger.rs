@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use sha2::{Digest as _, Sha256};
 
 use super::memory::User;
+use crate::definition::hex;
 
 /// SHA-256 of something handed out, cut to half: the thing itself may be a secret, and of any length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +29,7 @@ impl Digest {
 
     /// As hexadecimal digits.
     pub(super) fn hex(self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.0)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

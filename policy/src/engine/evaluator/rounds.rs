@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::inputs::{Inputs, all_inputs, rest};
-use super::{About, Context, Evaluator, Scope, Seen};
+use super::{About, Connection, Context, Evaluator, Scope, Seen};
 use crate::detect::{Inspection, Structure};
 use crate::engine::asked::{Answered, Asked};
 use crate::engine::fingerprint;
@@ -112,7 +112,7 @@ impl Evaluator {
         let server = match self.registry.key(id) {
             Some(key) => Digest::of(&[key.server.0.as_bytes(), key.program.as_bytes()]),
             None => {
-                let server = connection.map(|connection| connection.server_id());
+                let server = connection.map(Connection::server_id);
                 Digest::of(&[server.as_ref().map_or(&[][..], |server| server.0.as_bytes())])
             }
         };

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::inputs::{Inputs, rest};
 use super::rounds::{GoesOn, Try, bounds, digest, is_related, report_misuse};
-use super::{Context, Evaluator, Scope, Seen};
+use super::{Connection, Context, Evaluator, Scope, Seen};
 use crate::detect::Structure;
 use crate::engine::asked::{Answered, Asked};
 use crate::engine::connection::Stage;
@@ -58,8 +58,7 @@ impl Evaluator {
     ) -> bool {
         let owner = self.owner(cx, scope.connection);
         // Where something was not seen, the server may have made a task of its own with this id.
-        let is_whole =
-            |connection: &super::Connection| connection.totals.gap_bytes == 0 && !connection.adopted;
+        let is_whole = |connection: &Connection| connection.totals.gap_bytes == 0 && !connection.adopted;
         if !cx.connections.get(scope.connection).is_some_and(is_whole) {
             return false;
         }

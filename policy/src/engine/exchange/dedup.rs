@@ -133,14 +133,13 @@ impl Exchange {
         };
         let Some(connection) = connections.get_mut(hop.connection) else { return };
         let requests = connection.requests(Direction::ClientToServer);
+        // The relay may answer otherwise than what is behind it: then its answer goes on by itself.
+        requests.set_attempt(key, *seq, attempt.clone());
         let role = requests.get_mut(key).filter(|open| open.seq == *seq).map(|open| open.role);
-        match role {
-            Some(Role::Relayed(link)) => {
-                if let Some(link) = self.relays.links.get_mut(&link) {
-                    link.attempt = attempt;
-                }
-            }
-            _ => requests.set_attempt(key, *seq, attempt),
+        if let Some(Role::Relayed(link)) = role
+            && let Some(link) = self.relays.links.get_mut(&link)
+        {
+            link.attempt = attempt;
         }
     }
 

@@ -563,3 +563,40 @@ fn given_states_are_bounded_for_each_user() {
     assert_eq!(bench.engine.evaluator.rounds().len(), 8);
     assert_eq!(bench.engine.counters().rounds_evicted, 12);
 }
+
+/// Through a relay, all tries are one call of the server behind it, and its states are none of another server's.
+#[test]
+fn retries_through_a_relay_are_one_call() {
+    let answers: [&[(u64, &str)]; 2] = [&[(2, "s"), (1, "s")], &[(2, "s"), (1, "of the relay")]];
+    for answers in answers {
+        let mut bench = bench("");
+        bench.exec(11, 15, "relay", 9);
+        bench.exec_as(12, 16, "inner", 15, &[9], false);
+        for connection in [11, 12] {
+            bench.c2s(connection, HELLO);
+        }
+        for connection in [12, 11] {
+            bench.s2c(connection, &answer(0, r#"{"protocolVersion":"2025-11-25"}"#));
+        }
+        bench.wait(251);
+        bench.out.clear();
+        for connection in [11, 12] {
+            bench.c2s(connection, &ask(5, "read_file", "{}", ""));
+        }
+        for (connection, state) in answers {
+            bench.s2c(connection + 10, &required(5, Some(state)));
+        }
+        bench.wait(251);
+        // The relay hands its client's state on, or has one of its own.
+        for (connection, state) in answers.iter().rev() {
+            bench.c2s(connection + 10, &ask(6, "read_file", "{}", &with_state(state)));
+        }
+        bench.wait(251);
+        bench.s2c(12, &answer(6, DONE));
+        bench.s2c(11, &answer(6, DONE));
+        let said = calls(&mut bench);
+        let called = said.iter().filter(|line| line.starts_with("called")).count();
+        let misused = said.iter().filter(|line| line.starts_with("found")).count();
+        assert_eq!((called, misused), (1, 0), "{answers:?}: {said:?}");
+    }
+}
