@@ -2,7 +2,6 @@
 //! reported, and a call in several tries is one call.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
@@ -15,15 +14,26 @@ use tempfile::TempDir;
 
 const NEW: &str = "2026-07-28";
 
-/// A client, how it settles the era, and whether that is the new one with the server that asks.
-const CLIENTS: [(Client, &str, bool); 6] = [
-    (Client::Python, "auto", true),
-    (Client::Python, "legacy", false),
-    (Client::Python, NEW, true),
-    (Client::TypeScript2, "auto", true),
-    (Client::TypeScript2, "legacy", false),
-    (Client::TypeScript2, NEW, true),
+/// A client, how it settles the era, over which transport, and whether that is the new one with the server that asks.
+const CLIENTS: [(Client, &str, Over, bool); 8] = [
+    (Client::Python, "auto", Over::Stdio, true),
+    (Client::Python, "legacy", Over::Stdio, false),
+    (Client::TypeScript2, NEW, Over::Stdio, true),
+    (Client::Python, "auto", Over::Http, true),
+    (Client::Python, NEW, Over::Http, true),
+    (Client::TypeScript2, "auto", Over::Http, true),
+    (Client::TypeScript2, "legacy", Over::Http, false),
+    (Client::Python, NEW, Over::Stdio, true),
 ];
+
+#[derive(Clone, Copy, Debug)]
+enum Over {
+    Stdio,
+    Http,
+}
+
+/// How many clients are at work at once: most of their time is spent starting, and they give up after a minute.
+const AT_ONCE: usize = 3;
 
 /// A client at work, and what is to come of it.
 struct Case {
@@ -60,25 +70,24 @@ fn asking(mode: &'static str) -> Plan {
     }
 }
 
-/// The connection with the calls: a client may probe another process of the server first.
+/// The connection with the calls: a client may probe another process of the server first. Nothing follows its end.
 fn connection_of(agent: &Agent, pid: u32) -> Result<u64> {
-    let started = |event: &&Value| is(event, "mcp_server_started") && event["client"]["pid"] == pid;
-    let events = agent.events();
-    let connections = events.iter().filter(started).filter_map(|event| event["connection"].as_u64());
-    let has_calls = |connection: &u64| {
-        let of = |event: &&Value| event["connection"] == *connection;
-        events.iter().filter(of).any(|event| is(event, "mcp_tool_called"))
-    };
-    connections.into_iter().find(has_calls).context("no connection with calls")
+    let started = agent.wait_for("the client's session", |event| {
+        is(event, "mcp_server_started") && event["client"]["pid"] == pid
+    })?;
+    let called = agent.wait_for("a call", |event| {
+        is(event, "mcp_tool_called") && event["session_id"] == started["session_id"]
+    })?;
+    let connection = &called["connection"];
+    agent.wait_for("the server's end", |event| {
+        is(event, "mcp_server_exited") && event["connection"] == *connection
+    })?;
+    connection.as_u64().context("no connection")
 }
 
 fn check(agent: &Agent, driven: Driven, calls: usize, rounds: u64) -> Result<()> {
     let pid = driven.pid();
     let said = driven.finish()?;
-    agent.wait_for("the last result", |event| {
-        is(event, "mcp_server_exited")
-            && connection_of(agent, pid).is_ok_and(|connection| event["connection"] == connection)
-    })?;
     let connection = connection_of(agent, pid)?;
     compare(&as_reported(&said), &agent.messages(connection)?)?;
     let events = agent.events_of(connection);
@@ -123,29 +132,32 @@ fn as_reported(said: &[(Dir, Value)]) -> Vec<(Dir, Value)> {
     reported
 }
 
-/// All at once: most of their time is spent starting.
 #[test]
 fn clients_of_both_eras_are_reported() -> Result<()> {
     let remote = Remote::Asking.start()?;
     let agent = Agent::start(&[])?;
-    let mut cases = Vec::new();
-    for (client, mode, is_new) in CLIENTS {
-        let rounds = if is_new { 4 } else { 0 };
-        cases.push(Case::start(format!("{client:?}, {mode}, stdio"), client, &asking(mode), rounds)?);
-        let plan = Plan { mode: Some(mode), ..remote.plan() };
-        cases.push(Case::start(format!("{client:?}, {mode}, HTTP"), client, &plan, rounds)?);
-    }
-    // A server of the older era, and clients that know both; a client of the older era.
     let memory = tempfile::tempdir().context("no temporary directory")?;
-    for client in [Client::Python, Client::TypeScript2] {
-        let plan = Plan { mode: Some("auto"), ..RealServer::Memory.plan(memory.path() as &Path)? };
-        cases.push(Case::start(format!("{client:?}, auto, a server of old"), client, &plan, 0)?);
+    let mut plans: Vec<(String, Client, Plan, u64)> = Vec::new();
+    for (client, mode, over, is_new) in CLIENTS {
+        let plan = match over {
+            Over::Stdio => asking(mode),
+            Over::Http => Plan { mode: Some(mode), ..remote.plan() },
+        };
+        plans.push((format!("{client:?}, {mode}, {over:?}"), client, plan, if is_new { 4 } else { 0 }));
     }
+    // A server of the older era with a client that knows both, and a client of the older era.
+    let plan = Plan { mode: Some("auto"), ..RealServer::Memory.plan(memory.path())? };
+    plans.push(("a server of old".to_owned(), Client::Python, plan, 0));
     let calls = asking_calls().into_iter().take(1).collect();
     let plan = Plan { mode: None, calls, ..asking("legacy") };
-    cases.push(Case::start("a client of old".to_owned(), Client::TypeScript, &plan, 0)?);
-    for case in cases {
-        case.check(&agent)?;
+    plans.push(("a client of old".to_owned(), Client::TypeScript, plan, 0));
+    for group in plans.chunks(AT_ONCE) {
+        let started = group
+            .iter()
+            .map(|(name, client, plan, rounds)| Case::start(name.clone(), *client, plan, *rounds));
+        for case in started.collect::<Result<Vec<Case>>>()? {
+            case.check(&agent)?;
+        }
     }
     agent.stop()?;
     Ok(())
