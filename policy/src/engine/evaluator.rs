@@ -54,11 +54,11 @@ pub(super) struct Evaluator {
     tasks: Tasks,
 }
 
-/// What guards are asked about: the tool, where it is about one, the turn, and whether it was evaluated before.
+/// What guards are asked about: the tool, where it is about one, how it was seen, and whether it was evaluated before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Topic<'a> {
     tool: Option<&'a str>,
-    turn: Option<&'a str>,
+    seen: Option<Seen<'a>>,
     is_retry: bool,
 }
 
@@ -199,9 +199,10 @@ impl Evaluator {
         &mut self,
         cx: &mut Context<'_>,
         scope: &Scope,
-        Topic { tool, turn, is_retry }: Topic<'_>,
+        Topic { tool, seen, is_retry }: Topic<'_>,
         ask: impl FnOnce(&mut Executor, &Facts<'_>) -> T,
     ) -> Option<T> {
+        let (turn, id) = seen.map_or((None, None), |seen| (seen.turn, seen.id));
         let session = self.session_entry(cx.connections, scope.connection);
         if let Some(tool) = tool {
             self.recall_tool(cx, scope, tool);
@@ -229,6 +230,9 @@ impl Evaluator {
                 (false, false) => Listing::Pending { since },
             },
             session: &scope.session,
+            connection: scope.connection,
+            jsonrpc_id: id,
+            host: connection.at.as_ref().map(|at| &*at.host),
             uid,
             turn,
             is_retry,
@@ -250,7 +254,7 @@ impl Evaluator {
         operations: &[Operation<'_>],
         tool: Option<&str>,
     ) -> Evaluation {
-        let topic = Topic { tool, turn: seen.turn, is_retry: false };
+        let topic = Topic { tool, seen: Some(seen), is_retry: false };
         self.evaluate_try(cx, scope, seen, operations, topic)
     }
 
@@ -286,7 +290,7 @@ impl Evaluator {
     /// Tells the guards that no result of a call is to be waited for.
     pub(super) fn settle_call(&mut self, cx: &mut Context<'_>, scope: &Scope, seen: Seen<'_>, tool: &str) {
         let now = seen.time;
-        let topic = Topic { tool: Some(tool), turn: seen.turn, is_retry: false };
+        let topic = Topic { tool: Some(tool), seen: Some(seen), is_retry: false };
         self.with_facts(cx, scope, topic, |executor, facts| {
             let operations = [Operation::ToolResult { tool_name: tool, result: None, error: None }];
             executor.settle(&Question { operations: &operations, facts, now }, &Verdict::default());

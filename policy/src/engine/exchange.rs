@@ -158,6 +158,7 @@ impl Exchange {
             now,
             stop: None,
             turn: None,
+            id: None,
             reading: Reading::default(),
         };
         self.answer_early(ev, cx, seen, key, early);
@@ -326,6 +327,7 @@ impl Exchange {
                     now,
                     stop: None,
                     turn: None,
+                    id: None,
                     reading: Reading::default(),
                 };
                 for message in &parsed.messages {

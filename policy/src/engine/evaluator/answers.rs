@@ -14,6 +14,7 @@ use super::{About, Context, Evaluator, Scope, Seen};
 use crate::detect::{Inspection, Structure};
 use crate::engine::asked::{Answered, Asked};
 use crate::engine::config::EngineConfig;
+use crate::engine::connection::RESOURCE;
 use crate::engine::seen::{Earlier, Reading};
 use crate::event::{MessageKind, Subject};
 use crate::guard::{Operation, Recorded, ToolFacts};
@@ -67,6 +68,19 @@ fn report_result(
     cx.reporter.report(scope.clone(), seen.time, said);
 }
 
+/// Remembers the resources that a server lists as its own and that are fetched over the network.
+fn note_resources(cx: &mut Context<'_>, scope: &Scope, result: &RawValue) {
+    let [resources] = members(result.get(), ["resources"]);
+    let listed: Vec<&RawValue> =
+        resources.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default();
+    for resource in listed {
+        let uri = string(members(resource.get(), ["uri"])[0]);
+        if guards::is_of_network(&uri) {
+            cx.is_reported(scope.connection, RESOURCE, &uri);
+        }
+    }
+}
+
 impl Evaluator {
     /// Reports an answer for `scope`, what guards decided, and what was found in it.
     pub(in crate::engine) fn report_answer(
@@ -106,11 +120,16 @@ impl Evaluator {
     ) -> Recorded {
         let Answered { asked, id, .. } = to;
         let (time, method) = (seen.time, asked.method());
+        let seen = Seen { id: Some(id), ..seen };
         let (result, error) = answered(message);
         // What no client has taken is inspected, and nothing is known by it.
         let is_taken = seen.reading.earlier != Earlier::Taken;
         let whole_list = match (result.filter(|_| is_taken), page_of(asked)) {
             (Some(result), Some(list)) => self.listed(cx, scope, seen, list, result),
+            (Some(result), None) if method == "resources/list" => {
+                note_resources(cx, scope, result);
+                false
+            }
             (Some(result), None) if matches!(asked, Asked::Initialize(_)) => {
                 self.instructed(cx, scope, seen, result);
                 false
@@ -136,6 +155,7 @@ impl Evaluator {
             _ => {
                 let kind = if result.is_some() { MessageKind::Response } else { MessageKind::Error };
                 report_verdict(&mut cx.reporter, scope, time, (kind, method, id), &evaluation);
+                self.report_cross_server(cx, scope, seen, (method, None), &evaluation);
             }
         }
         let tool_name = match asked {

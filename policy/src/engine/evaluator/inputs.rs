@@ -91,14 +91,11 @@ impl Evaluator {
         for (key, entry) in entries.into_iter().take(MAX_INPUTS) {
             let method = answered_method(entry);
             let response = Operation::Response { method, result: Some(entry), error: None };
+            let seen = Seen { id: Some(id), ..seen };
             let evaluation = self.evaluate(cx, scope, seen, &[response], None);
-            report_verdict(
-                &mut cx.reporter,
-                scope,
-                seen.time,
-                (MessageKind::Response, method, id),
-                &evaluation,
-            );
+            let reported = (MessageKind::Response, method, id);
+            report_verdict(&mut cx.reporter, scope, seen.time, reported, &evaluation);
+            self.report_cross_server(cx, scope, seen, (method, None), &evaluation);
             let mut found = evaluation.found.clone();
             if let Some(inspection) = &cx.config.inspection {
                 let answer = inspection.detector.result(entry.get(), self.tool_names(&scope.session));

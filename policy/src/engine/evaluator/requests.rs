@@ -16,7 +16,7 @@ use crate::engine::rounds::{Attempt, Denied, First};
 use crate::event::{
     CrossServerBlocked, Detection, MessageKind, RequestBlocked, RequestWarned, Severity, Subject,
 };
-use crate::guard::{DenialDetails, GuardKind, Operation, Recorded};
+use crate::guard::{DenialDetails, Operation, Recorded};
 use crate::protocol::{Id, Kind, Message, Method, members, string};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 
@@ -35,42 +35,47 @@ impl Evaluator {
             Operation::Request { method: "tools/call", params: *params },
             Operation::ToolInvoke { tool_name, arguments: *arguments },
         ];
-        let topic = Topic { tool: Some(tool_name), turn: seen.turn, is_retry };
+        let topic = Topic { tool: Some(tool_name), seen: Some(seen), is_retry };
         self.evaluate_try(cx, scope, seen, &operations, topic)
     }
 
-    /// Reports which rule across servers objects to a call.
+    /// Reports which rules across servers object to a call, or, where there is no `tool`, to another request or an answer.
     pub(super) fn report_cross_server(
         &self,
         cx: &mut Context<'_>,
         scope: &Scope,
-        time: Timestamp,
-        tool: &str,
+        seen: Seen<'_>,
+        (method, tool): (&str, Option<&str>),
         evaluation: &Evaluation,
     ) {
-        let Some((GuardKind::CrossServer | GuardKind::ToolShadowing, denial)) = &evaluation.denied else {
-            return;
-        };
-        // A guard that failed names no rule.
-        let broken = match &denial.details {
-            Some(DenialDetails::Rule(broken)) => Some(broken),
-            _ => None,
-        };
-        let connection = cx.connections.get(scope.connection);
-        let known = connection.and_then(|connection| connection.tool(tool));
-        let blocked = CrossServerBlocked {
-            rule: broken.map_or(denial.code, |broken| broken.rule).name().to_owned(),
-            severity: broken.map_or(Severity::Critical, |broken| broken.severity),
-            reason: denial.message.clone(),
-            blocked_server_id: scope.server.clone(),
-            blocked_tool_name: tool.to_owned(),
-            blocked_tool_id: tool_id(&scope.server, tool),
-            blocked_tool_hash: known.map(|known| known.hash.to_string()),
-            original_server_id: broken.and_then(|broken| broken.original_server_id.clone()),
-            related_calls: broken.map_or_else(Vec::new, |broken| broken.related.clone()),
-            enforced: evaluation.enforced,
-        };
-        cx.reporter.report(scope.clone(), time, blocked);
+        for (_, denial) in evaluation.across_servers() {
+            // A guard that failed names no rule.
+            let broken = match &denial.details {
+                Some(DenialDetails::Rule(broken)) => Some(broken),
+                _ => None,
+            };
+            let connection = cx.connections.get(scope.connection);
+            let known = tool.and_then(|tool| connection?.tool(tool));
+            let method = clip(method, MAX_NAME_BYTES);
+            let name = tool.unwrap_or(&method).to_owned();
+            let blocked = CrossServerBlocked {
+                rule: broken.map_or(denial.code, |broken| broken.rule).name().to_owned(),
+                severity: broken.map_or(Severity::Critical, |broken| broken.severity),
+                reason: denial.message.clone(),
+                jsonrpc_id: seen.id.cloned().unwrap_or_default(),
+                request_id: seen.turn.map(|turn| clip(turn, MAX_NAME_BYTES)),
+                blocked_server_id: scope.server.clone(),
+                blocked_tool_id: tool_id(&scope.server, &name),
+                blocked_tool_name: name,
+                blocked_tool_hash: known.map(|known| known.hash.to_string()),
+                original_server_id: broken.and_then(|broken| broken.original_server_id.clone()),
+                related_calls: broken.map_or_else(Vec::new, |broken| broken.related.clone()),
+                also_denied_by: evaluation.objections_but(denial),
+                enforced: evaluation.enforced,
+                method,
+            };
+            cx.reporter.report(scope.clone(), seen.time, blocked);
+        }
     }
 
     /// Evaluates any other request, of the client's or of the server's, and reports what is denied or found, with the fields of that
@@ -86,19 +91,24 @@ impl Evaluator {
         first: Option<&First>,
     ) -> (Recorded, Denied) {
         let Kind::Request { method, params, .. } = &message.kind else { return Default::default() };
+        let seen = Seen { id: Some(id), ..seen };
         let json = params.map_or("null", RawValue::get);
         let [name, uri, arguments] = members(json, ["name", "uri", "arguments"]);
         let (name, uri) = (string(name), string(uri));
         let request = Operation::Request { method: method.as_str(), params: *params };
+        let topic = Topic { tool: None, seen: Some(seen), is_retry: first.is_some() };
         let evaluation = match method {
             Method::PromptsGet => {
                 let prompt = Operation::PromptRequest { name: &name, arguments };
-                self.evaluate(cx, scope, seen, &[request, prompt], None)
+                self.evaluate_try(cx, scope, seen, &[request, prompt], topic)
             }
             Method::ResourcesRead => {
-                self.evaluate(cx, scope, seen, &[request, Operation::ResourceRequest { uri: &uri }], None)
+                let connection = cx.connections.get(scope.connection);
+                let is_listed = connection.is_some_and(|connection| connection.lists_resource(&uri));
+                let resource = Operation::ResourceRequest { uri: &uri, is_listed };
+                self.evaluate_try(cx, scope, seen, &[request, resource], topic)
             }
-            _ => self.evaluate(cx, scope, seen, &[request], None),
+            _ => self.evaluate_try(cx, scope, seen, &[request], topic),
         };
         let subject =
             if *method == Method::ElicitationCreate { Subject::Elicitation } else { Subject::Sampling };
@@ -109,6 +119,7 @@ impl Evaluator {
         if !first.is_some_and(|first| is_as_before(denied, first)) {
             let reported = (MessageKind::Request, method.as_str(), id);
             report_verdict(&mut cx.reporter, scope, seen.time, reported, &evaluation);
+            self.report_cross_server(cx, scope, seen, (method.as_str(), None), &evaluation);
         }
         (evaluation.recorded, denied)
     }
@@ -257,7 +268,8 @@ impl Evaluator {
         // Who reads a message otherwise, or stopped it, knows nothing of an earlier one.
         let is_plain = message.repeated.is_none() && call.repeated.is_none() && seen.stop.is_none();
         attempt.first = attempt.first.filter(|_| is_plain);
-        let evaluation = self.evaluate_call(cx, &scope, seen, call, attempt.first.is_some());
+        let evaluation =
+            self.evaluate_call(cx, &scope, Seen { id: Some(&id), ..seen }, call, attempt.first.is_some());
         let denied = evaluation.code();
         if attempt.first.as_deref().is_some_and(|first| is_as_before(denied, first)) {
             cx.reporter.counters.retries += 1;
@@ -287,6 +299,7 @@ impl Evaluator {
     ) {
         let time = seen.time;
         let found = inspection::inspect_call(cx.config.inspection.as_ref(), message, call);
+        let seen = Seen { id: Some(&id), ..seen };
         evaluation.find_in_arguments(&Detection::rules(cx.reporter.alerts(&found)));
         let mut called = cx.reporter.recorder.called(id.clone(), call, &evaluation.recorded, &scope.server);
         called.detections.clone_from(&found.detections);
@@ -302,17 +315,15 @@ impl Evaluator {
             called.category = self.judge.category(&scope.server, &call.tool_name);
         }
         cx.reporter.report(scope.clone(), time, called);
-        self.report_cross_server(cx, scope, time, &call.tool_name, &evaluation);
+        self.report_cross_server(cx, scope, seen, ("tools/call", Some(&call.tool_name)), &evaluation);
         let about = About {
             tool_name: Some(Arc::clone(&call.tool_name)),
-            id: Some(id),
+            id: Some(id.clone()),
             action: evaluation.action,
             ..About::of(Subject::Arguments)
         };
         cx.reporter.report_found(scope, time, &about, &found);
-        if let Some((guard, denial)) =
-            evaluation.denied.as_ref().filter(|(_, denial)| denial.awaits_approval())
-        {
+        if let Some((guard, denial)) = evaluation.awaits_approval() {
             self.request_approval(cx, scope, time, &call.tool_name, (*guard, denial));
         }
     }
@@ -340,6 +351,7 @@ pub(super) fn report_verdict(
             guard: *guard,
             code: denial.code.name().to_owned(),
             reason: denial.message.clone(),
+            also_denied_by: evaluation.objections_but(denial),
             enforced: evaluation.enforced,
         };
         reporter.report(scope.clone(), time, blocked);
