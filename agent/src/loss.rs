@@ -117,6 +117,15 @@ pub const WATCHED: &[(&str, &str)] = &[
     ("open_requests_evicted", "too many open requests: answers to the oldest are not matched"),
     ("tools_overflow", "a server offers more tools than are remembered"),
     (
+        "input_requests_skipped",
+        "an answer asks its client for too much: some of it was inspected, but not evaluated one by one",
+    ),
+    (
+        "rounds_evicted",
+        "too many states of requests were given: what comes back with one counts as a new request",
+    ),
+    ("tasks_evicted", "too many tasks: the results of some are not matched with their calls"),
+    (
         "registry_connections_refused",
         "too many servers at once: definitions of some are not compared with their pins",
     ),

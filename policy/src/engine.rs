@@ -19,6 +19,7 @@
 //! | `connection` | what is known of one connection |
 //! | `recorder` | messages as events have them |
 //! | `pairing`, `asked`, `fingerprint`, `memory` | open requests of a connection; what of one its answer is read with; copies; shares of memory |
+//! | `rounds`, `tasks`, `ledger` | requests in several tries, and tasks; what servers hand out for these, bounded |
 //! | `folding` | repeated events into one with their number, behind all others |
 //! | `seen`, `scope`, `address`, `ids` | a frame as it was seen; who an event is about; where a server is; numbers of what is kept |
 //! | `io`, `command`, `config` | what goes in and comes out |
@@ -38,6 +39,7 @@ mod fingerprint;
 mod folding;
 mod ids;
 mod io;
+mod ledger;
 mod lifecycle;
 mod memory;
 mod pairing;
@@ -46,8 +48,10 @@ mod readings;
 mod recorder;
 mod remote;
 mod reporter;
+mod rounds;
 mod scope;
 mod seen;
+mod tasks;
 mod timers;
 
 pub use command::{ByHand, CommandError, Decide, Definitions, OperatorCommand, ProfileError};

@@ -187,6 +187,9 @@ pub struct Facts<'a> {
     pub uid: Option<u32>,
     /// The turn of the model that this belongs to, where something tells; else it is told by time.
     pub turn: Option<&'a str>,
+    /// Whether it is a request that was evaluated before, and is sent again with what its server asked for: it is not counted
+    /// as another.
+    pub is_retry: bool,
     /// The tool that is called, where the server lists it.
     pub tool: Option<&'a ToolFacts>,
     /// The names of all tools of the session.

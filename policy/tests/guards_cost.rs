@@ -69,6 +69,7 @@ fn allowed_call_allocates_nothing() {
             host: None,
             uid: Some(1000),
             turn: None,
+            is_retry: false,
             tool: Some(&tool),
             tool_names: &names,
             profile: &profile,

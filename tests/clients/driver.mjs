@@ -10,7 +10,8 @@
 // With "outcomes": FILE in the plan, what each call gives its caller is written there, one a line, {"tool": "…"} with
 // "result" (the answer), "error" (what is thrown) or "hangs" (seconds without either), and calling goes on after errors.
 // With "pause_until": FILE, the calls wait until FILE exists.
-// With "sdk": 2, the client is that of @modelcontextprotocol/client, over stdio, in place of @modelcontextprotocol/sdk.
+// With "sdk": 2, the client is that of @modelcontextprotocol/client, in place of @modelcontextprotocol/sdk.
+// With "mode": "auto", "legacy" or a version, that client settles the era of the protocol so; it answers what servers ask.
 
 import { existsSync, readFileSync, openSync, writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -43,7 +44,7 @@ const connect = async () => {
     return new SSEClientTransport(new URL(plan.url));
   }
   if (plan.url) {
-    const { StreamableHTTPClientTransport } = await load('sdk/client/streamableHttp.js');
+    const { StreamableHTTPClientTransport } = await load(isSecond ? 'client' : 'sdk/client/streamableHttp.js');
     return new StreamableHTTPClientTransport(new URL(plan.url));
   }
   return new StdioClientTransport({
@@ -60,7 +61,20 @@ transport.send = (message, options) => {
   return send(message, options);
 };
 
-const client = new Client({ name: 'mcpwarden-e2e', version: '1.0.0' }, { capabilities: {} });
+const mode = ['auto', 'legacy'].includes(plan.mode) ? plan.mode : { pin: plan.mode };
+const options = plan.mode
+  ? { capabilities: { elicitation: {}, sampling: {}, roots: {} }, versionNegotiation: { mode } }
+  : { capabilities: {} };
+const client = new Client({ name: 'mcpwarden-e2e', version: '1.0.0' }, options);
+if (plan.mode) {
+  client.setRequestHandler('elicitation/create', async () => ({ action: 'accept', content: { name: 'Ada' } }));
+  client.setRequestHandler('sampling/createMessage', async () => ({
+    role: 'assistant',
+    content: { type: 'text', text: 'Canada' },
+    model: 'm'
+  }));
+  client.setRequestHandler('roots/list', async () => ({ roots: [{ uri: 'file:///work', name: 'work' }] }));
+}
 
 // The client sets the handler while it connects: a property catches it whenever that is.
 let handler;

@@ -10,17 +10,20 @@ Exits with 0 when everything was answered; a tool that answers with an error has
 With "outcomes": FILE in the plan, what each call gives its caller is written there, one a line, {"tool": "…"} with
 "result" (the answer), "error" (what is raised) or "hangs" (seconds without either), and calling goes on after errors.
 With "pause_until": FILE, the calls wait until FILE exists.
+With "mode": "auto", "legacy" or a version, the client settles the era of the protocol so; it answers what servers ask, and calls at once.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
 
-from mcp import ClientSession
+from mcp import Client, ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CreateMessageResult, ElicitResult, ListRootsResult, Root, TextContent
 
 # How long a call may be without an answer, where outcomes are wanted.
 HANG_S = 15
@@ -129,10 +132,43 @@ async def call_all(session, plan):
             file.write(json.dumps({"tool": call["name"]} | await outcome(session, call)) + "\n")
 
 
+@contextlib.asynccontextmanager
+async def logged(plan, log: Log):
+    """The streams of the server, with a look at what passes."""
+    async with connect(plan) as (read, write):
+        yield Reader(read, log), Writer(write, log)
+
+
+async def elicited(_context, _params):
+    """What the user answers."""
+    return ElicitResult(action="accept", content={"name": "Ada"})
+
+
+async def sampled(_context, _params):
+    """What the model answers."""
+    return CreateMessageResult(role="assistant", content=TextContent(type="text", text="Canada"), model="m")
+
+
+async def rooted(_context):
+    """Where servers may work."""
+    return ListRootsResult(roots=[Root(uri="file:///work", name="work")])
+
+
+async def drive_mode(plan, log: Log) -> None:
+    """Makes the calls as a client that settles the era of the protocol by itself."""
+    answers = {"elicitation_callback": elicited, "sampling_callback": sampled, "list_roots_callback": rooted}
+    async with Client(logged(plan, log), mode=plan["mode"], **answers) as client:
+        await client.list_tools()
+        for call in plan["calls"]:
+            await client.call_tool(call["name"], call.get("arguments"))
+
+
 async def main(plan_path: str, log_path: str) -> None:
     with open(plan_path, encoding="utf-8") as file:
         plan = json.load(file)
     log = Log(log_path)
+    if "mode" in plan:
+        return await drive_mode(plan, log)
     async with connect(plan) as (read, write):
         async with ClientSession(Reader(read, log), Writer(write, log)) as session:
             await session.initialize()

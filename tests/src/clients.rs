@@ -18,7 +18,7 @@ pub enum Client {
     Python,
     /// The TypeScript SDK: Unix socket pairs.
     TypeScript,
-    /// Its second edition, of which the client is a package of its own; over stdio alone.
+    /// Its second edition, of which the client is a package of its own; over HTTP only with a mode.
     TypeScript2,
 }
 
@@ -111,6 +111,9 @@ pub struct Plan {
     pub env: Value,
     /// Which tools to call: `{"name", "arguments"}`.
     pub calls: Vec<Value>,
+    /// How the client settles the era of the protocol: `auto`, `legacy` or a version (the second editions of the SDKs).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<&'static str>,
     /// Where to write what each call gives its caller (the drivers say how), in place of ending where one fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcomes: Option<PathBuf>,

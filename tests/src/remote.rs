@@ -22,6 +22,8 @@ pub enum Remote {
     Python,
     /// The official Python SDK, the older transport.
     PythonSse,
+    /// The official Python SDK, streamable HTTP: tools that ask their client for something (`servers/asking.py`).
+    Asking,
     /// npm `@modelcontextprotocol/server-everything`, streamable HTTP.
     Everything,
     /// npm `@modelcontextprotocol/server-everything`, the older transport.
@@ -29,7 +31,7 @@ pub enum Remote {
 }
 
 impl Remote {
-    /// All of them.
+    /// All that call nothing back.
     pub const ALL: [Self; 4] = [Self::Python, Self::PythonSse, Self::Everything, Self::EverythingSse];
 
     /// Whether it speaks the older transport.
@@ -48,6 +50,11 @@ impl Remote {
                 let mut command = Command::new(places::real_servers().join("venv/bin/python"));
                 command.arg(places::sources().join("servers/server.py")).arg(port.to_string());
                 command.args(self.is_sse().then_some("sse"));
+                command
+            }
+            Self::Asking => {
+                let mut command = Command::new(places::real_servers().join("venv/bin/python"));
+                command.arg(places::sources().join("servers/asking.py")).arg(port.to_string());
                 command
             }
             Self::Everything | Self::EverythingSse => {
@@ -73,6 +80,16 @@ impl Remote {
         }
         Ok(listening)
     }
+}
+
+/// What a client calls of `servers/asking.py`: tools that need nothing, one round, two rounds, and one round.
+pub fn asking_calls() -> Vec<serde_json::Value> {
+    vec![
+        json!({"name": "add", "arguments": {"a": 2, "b": 3}}),
+        json!({"name": "greet", "arguments": {"greeting": "Hello"}}),
+        json!({"name": "rhyme", "arguments": {}}),
+        json!({"name": "where", "arguments": {}}),
+    ]
 }
 
 /// One that listens, until it is dropped.
@@ -101,6 +118,7 @@ impl Listening {
                 json!({"name": "add", "arguments": {"a": 2, "b": 3}}),
                 json!({"name": "weather", "arguments": {"city": "Oslo"}}),
             ],
+            Remote::Asking => asking_calls(),
             Remote::Everything | Remote::EverythingSse => vec![
                 json!({"name": "echo", "arguments": {"message": "hallo"}}),
                 json!({"name": "get-sum", "arguments": {"a": 2, "b": 3}}),

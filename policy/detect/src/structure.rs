@@ -41,6 +41,10 @@ pub enum Structure {
     OversizedBatch,
     /// Another answer to a request that has one.
     RepeatedAnswer,
+    /// The state of a request that comes back otherwise than it was given.
+    MisusedState,
+    /// A request for the task of another.
+    ForeignTask,
     /// More suspicious text than the budget allows to look at.
     Budget,
     /// A tool of this session, named with a command to use it.

@@ -111,6 +111,7 @@ pub fn examples() -> Vec<Event> {
         error_message_bytes: Some(2),
         bytes: 10,
         latency_ns: 5,
+        rounds: 2,
         result: Json::default(),
         decided: called.decided.clone(),
     };
@@ -541,6 +542,7 @@ pub fn examples() -> Vec<Event> {
             status: CallStatus::Ok,
             error_code: None,
             error_message: None,
+            rounds: 0,
             decided: Decided::default(),
             ..result
         }),

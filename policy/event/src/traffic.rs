@@ -56,7 +56,8 @@ pub struct ToolSeen {
     pub max_severity: Option<Severity>,
 }
 
-/// A client requested a tool call (`tools/call`).
+/// A client requested a tool call (`tools/call`). If the server requires input, the client sends the request again; the
+/// agent reports this with the first try, unless guards deny it otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCalled {
     /// `params.name`; empty if the request has none.
@@ -70,7 +71,7 @@ pub struct ToolCalled {
     pub jsonrpc_id: Value,
     /// `params.arguments`, redacted leaf by leaf except with full payloads; null without arguments.
     pub input: Json,
-    /// The rest of `params` (`_meta`, `task`); only with full payloads. Absent without such members.
+    /// The rest of `params` (`_meta`, `task`, `inputResponses`, `requestState`); only with full payloads. Absent without such members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
     /// The category of the tool, by its name.
@@ -87,6 +88,11 @@ pub struct ToolCalled {
     pub tool_detections: Vec<String>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
 /// The end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -97,7 +103,8 @@ pub enum CallStatus {
     Error,
 }
 
-/// A server answered a tool call.
+/// A server answered a tool call. An answer that requires input (`resultType: input_required`) or makes a task (`task`) is
+/// not the end of the call; the result comes with the last try, or with the task.
 ///
 /// Through a relay, the agent reports an answer once, for the server that gave it. If the relay passed on something else,
 /// the agent reports a second answer, for the relay, since the client received that one.
@@ -107,7 +114,7 @@ pub struct ToolResult {
     pub tool_name: Arc<str>,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
-    /// The id of the request, as it was sent.
+    /// The id of the request, or of its first try, as it was sent.
     pub jsonrpc_id: Value,
     /// The end of the call.
     pub status: CallStatus,
@@ -122,8 +129,12 @@ pub struct ToolResult {
     pub error_message_bytes: Option<u64>,
     /// The length of the frame. Bytes.
     pub bytes: u64,
-    /// The time from the request to the answer; 0 if the answer was recorded first. Nanoseconds.
+    /// The time from the request, or its first try, to the answer, or the end of its task; 0 if the answer was recorded
+    /// first. Nanoseconds.
     pub latency_ns: u64,
+    /// How often the client sent the request again with the input that the server required. Absent without such a try.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rounds: u32,
     /// `result` (or `error.data` of a JSON-RPC error), redacted leaf by leaf except with full payloads.
     pub result: Json,
     /// The decision of the guards on the answer.

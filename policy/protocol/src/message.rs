@@ -6,6 +6,7 @@
 //! `jsonrpc` may be missing, bytes that are no UTF-8 become U+FFFD, raw control characters in strings are taken
 //! as if they were escaped.
 
+mod course;
 mod keys;
 mod mend;
 mod method;
@@ -22,6 +23,7 @@ use smallvec::{SmallVec, smallvec};
 
 use mcpwarden_terms::Direction;
 
+pub use course::{Course, ResultKind, Retry, entries, of_every_try};
 pub use keys::{Respelled, respell};
 pub(crate) use mend::BLANKS;
 pub use method::Method;

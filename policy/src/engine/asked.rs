@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::rounds::Attempt;
 use crate::registry::ItemKind;
 use crate::terms::Timestamp;
 
@@ -61,6 +62,18 @@ pub(super) struct Answered<'a> {
     pub(super) id: &'a Value,
     /// When it was asked.
     pub(super) time: Timestamp,
+    /// Which of several tries it is.
+    pub(super) attempt: &'a Attempt,
+}
+
+impl<'a> Answered<'a> {
+    /// The id and the time of its first try, and how many followed.
+    pub(super) fn first(&self) -> (&'a Value, Timestamp, u32) {
+        match &self.attempt.first {
+            Some(first) if first.rounds > 0 => (&first.id, first.time, first.rounds),
+            _ => (self.id, self.time, 0),
+        }
+    }
 }
 
 /// What a client says of itself in `initialize`.

@@ -56,6 +56,10 @@ pub struct EngineLimits {
     pub approvals: usize,
     /// Those of one user's servers.
     pub approvals_per_user: usize,
+    /// States of requests that servers gave and clients come back with, and tasks: of each.
+    pub handed_out: usize,
+    /// Those of one user.
+    pub handed_out_per_user: usize,
     /// Requests to a relay that are held to see whether it passes them on, over all connections.
     pub held_requests: usize,
     /// Bytes of those.
@@ -95,6 +99,8 @@ impl Default for EngineLimits {
             tools: 10_000,
             approvals: 1_024,
             approvals_per_user: 256,
+            handed_out: 16_384,
+            handed_out_per_user: 4_096,
             held_requests: 4_096,
             held_bytes: 32 * 1024 * 1024,
             // A gateway in an interpreted language takes tens of milliseconds while it starts or collects garbage, and on a busy
@@ -239,6 +245,16 @@ counters! { Counters {
     open_requests_evicted,
     /// Requests that reused the id of one still open.
     id_reused,
+    /// Requests that a client sent again with what their server asked for: each is one with its first try.
+    retries,
+    /// Requests of servers to clients that came in answers and tasks.
+    input_requests,
+    /// Those beyond the bound of one answer: they were inspected, but not evaluated one by one.
+    input_requests_skipped,
+    /// States of requests that were forgotten since too many were given: what comes back with one is taken for a new request.
+    rounds_evicted,
+    /// Tasks that were forgotten since there were too many: their results are no call's.
+    tasks_evicted,
     /// Tools that were not remembered since there were too many; each sight of one is reported again.
     tools_overflow,
     /// What guards object to.

@@ -73,7 +73,8 @@ impl Context<'_> {
     /// The call that these params ask for. The name is shared with what is known of the tool.
     pub(super) fn call<'a>(&self, connection: ConnectionId, params: Option<&'a RawValue>) -> Call<'a> {
         let json = params.map_or("null", RawValue::get);
-        let ([name, arguments], repeated) = members_once(json, ["name", "arguments"]);
+        let ([name, arguments, ..], repeated) =
+            members_once(json, ["name", "arguments", "inputResponses", "requestState"]);
         let name = string(name);
         let connection = self.connections.get(connection);
         let known = connection.and_then(|connection| connection.tool(&name));

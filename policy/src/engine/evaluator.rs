@@ -6,11 +6,14 @@ mod answers;
 mod approvals;
 mod decisions;
 mod held;
+mod inputs;
 mod inspection;
 mod judge;
 mod listing;
 mod queries;
 mod requests;
+mod rounds;
+mod tasks;
 mod unlisted;
 mod verdict;
 
@@ -22,8 +25,10 @@ use super::connection::Connection;
 use super::connections::Connections;
 use super::context::Context;
 use super::reporter::{About, Reporter};
+use super::rounds::Rounds;
 use super::scope::Scope;
 use super::seen::Seen;
+use super::tasks::Tasks;
 use crate::classify::Told;
 use crate::detect::{DefinitionCache, ToolNames};
 use crate::event::{Detection, Identity};
@@ -45,6 +50,23 @@ pub(super) struct Evaluator {
     definitions: DefinitionCache,
     approvals: Approvals,
     sessions: Sessions,
+    rounds: Rounds,
+    tasks: Tasks,
+}
+
+/// What guards are asked about: the tool, where it is about one, how it was seen, and whether it was evaluated before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Topic<'a> {
+    tool: Option<&'a str>,
+    seen: Option<Seen<'a>>,
+    is_retry: bool,
+}
+
+impl<'a> Topic<'a> {
+    /// A tool.
+    fn of(tool: &'a str) -> Self {
+        Self { tool: Some(tool), ..Self::default() }
+    }
 }
 
 /// Definitions of which the hash is remembered, and what was found in them.
@@ -62,6 +84,8 @@ impl Evaluator {
             definitions: DefinitionCache::new(CACHED_DEFINITIONS),
             approvals: Approvals::default(),
             sessions: Sessions::new(),
+            rounds: Rounds::default(),
+            tasks: Tasks::default(),
         }
     }
 
@@ -121,6 +145,16 @@ impl Evaluator {
     }
 
     #[cfg(test)]
+    pub(super) fn rounds(&self) -> &Rounds {
+        &self.rounds
+    }
+
+    #[cfg(test)]
+    pub(super) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    #[cfg(test)]
     pub(super) fn approvals(&self) -> &Approvals {
         &self.approvals
     }
@@ -176,14 +210,12 @@ impl Evaluator {
         self.judge.sessions.find(client)
     }
 
-    /// Has somebody ask the guards about something on the connection of `scope`, which is about `tool` if that is known.
-    /// `None` where the connection is gone.
+    /// Has somebody ask the guards about something on the connection of `scope`. `None` where the connection is gone.
     pub(super) fn with_facts<T>(
         &mut self,
         cx: &mut Context<'_>,
         scope: &Scope,
-        tool: Option<&str>,
-        seen: Option<Seen<'_>>,
+        Topic { tool, seen, is_retry }: Topic<'_>,
         ask: impl FnOnce(&mut Executor, &Facts<'_>) -> T,
     ) -> Option<T> {
         let (turn, id) = seen.map_or((None, None), |seen| (seen.turn, seen.id));
@@ -224,6 +256,7 @@ impl Evaluator {
             host: connection.at.as_ref().map(|at| &*at.host),
             uid,
             turn,
+            is_retry,
             tool: tool.and_then(|tool| connection.tool(tool)),
             tool_names: names.unwrap_or(&judge.no_names),
             profile: &judge.sessions.profile_of(&scope.session, session),
@@ -242,8 +275,21 @@ impl Evaluator {
         operations: &[Operation<'_>],
         tool: Option<&str>,
     ) -> Evaluation {
+        let topic = Topic { tool, seen: Some(seen), is_retry: false };
+        self.evaluate_try(cx, scope, seen, operations, topic)
+    }
+
+    /// The same about what may be one of several tries.
+    fn evaluate_try(
+        &mut self,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        seen: Seen<'_>,
+        operations: &[Operation<'_>],
+        topic: Topic<'_>,
+    ) -> Evaluation {
         let Seen { time: now, stop, .. } = seen;
-        let verdict = self.with_facts(cx, scope, tool, Some(seen), |executor, facts| {
+        let verdict = self.with_facts(cx, scope, topic, |executor, facts| {
             let question = Question { operations, facts, now };
             let mut verdict = match executor.ask(&question, None) {
                 Outcome::Decided(verdict) => verdict,
@@ -265,7 +311,8 @@ impl Evaluator {
     /// Tells the guards that no result of a call is to be waited for.
     pub(super) fn settle_call(&mut self, cx: &mut Context<'_>, scope: &Scope, seen: Seen<'_>, tool: &str) {
         let now = seen.time;
-        self.with_facts(cx, scope, Some(tool), Some(seen), |executor, facts| {
+        let topic = Topic { tool: Some(tool), seen: Some(seen), is_retry: false };
+        self.with_facts(cx, scope, topic, |executor, facts| {
             let operations = [Operation::ToolResult { tool_name: tool, result: None, error: None }];
             executor.settle(&Question { operations: &operations, facts, now }, &Verdict::default());
         });

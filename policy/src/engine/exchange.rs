@@ -17,6 +17,7 @@ use super::fingerprint::{self, Fingerprint};
 use super::pairing::{AnswerSeen, Early, Open, Pairing, Role};
 use super::recorder::{self, asked};
 use super::remote;
+use super::rounds::Attempt;
 use super::seen::{Earlier, Reading, Seen};
 use super::timers::Due;
 use crate::protocol::{self, Id, IdKey, Kind, Message, Method};
@@ -84,6 +85,9 @@ impl Exchange {
             asked: asked(method, params, call.as_ref()),
             fingerprint,
             role: Role::Own,
+            attempt: Attempt::default(),
+            is_standing: *method == Method::SubscriptionsListen
+                && seen.direction == Direction::ClientToServer,
             cancelled: false,
             answer: None,
         };
@@ -98,12 +102,15 @@ impl Exchange {
         if seen.direction == Direction::ClientToServer {
             timeouts::opened(ev, cx, seen.connection, seen.time);
         }
-        if !self.passed_on(ev, cx, seen, message, fingerprint, Some((key, seq))) {
-            match &call {
+        if !self.passed_on(ev, cx, seen, message, fingerprint, Some((key.clone(), seq))) {
+            let attempt = match &call {
                 Some(call) => {
                     ev.report_call(cx, seen.connection, &[seen.connection], seen, (message, id, call))
                 }
                 None => ev.report_request(cx, seen.connection, seen, message),
+            };
+            if let Some(connection) = cx.connections.get_mut(seen.connection) {
+                connection.requests(seen.direction).set_attempt(&key, seq, attempt);
             }
         }
         if let Some((key, early)) = early {

@@ -9,9 +9,28 @@ use crate::protocol::{self, Kind, Message, value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Fingerprint([u8; 16]);
 
+impl Fingerprint {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// What a request or a notification says.
 pub(super) fn of_request(method: &str, params: Option<&str>) -> Fingerprint {
     fingerprint(&["request", method], params.unwrap_or("null"))
+}
+
+/// Longest params that are compared by their meaning, in bytes; longer ones are compared by their text.
+const MAX_CANONICAL_BYTES: usize = 64 * 1024;
+
+/// What a request asks for, whichever of several tries it is.
+pub(super) fn of_every_try(method: &str, params: Option<&str>) -> Fingerprint {
+    let params = protocol::of_every_try(params.unwrap_or("null"));
+    if params.len() > MAX_CANONICAL_BYTES {
+        // As text of JSON: no value of it is made.
+        return fingerprint(&["text", method, &params], "null");
+    }
+    fingerprint(&["try", method], &params)
 }
 
 /// What a frame says that is one request.

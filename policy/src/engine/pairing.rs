@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::asked::{Answered, Asked};
 use super::fingerprint::Fingerprint;
 use super::ids::{HeldId, LinkId};
+use super::rounds::Attempt;
 use super::scope::Scope;
 use super::seen::Reading;
 use crate::protocol::{IdKey, Kind, Message};
@@ -26,6 +27,10 @@ pub(super) struct Open {
     /// What it asks for, if a relay may pass it on.
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) role: Role,
+    /// Which of several tries it is.
+    pub(super) attempt: Attempt,
+    /// Whether it stays open by design: its answer is the end of a subscription.
+    pub(super) is_standing: bool,
     /// Whether it was taken back.
     pub(super) cancelled: bool,
     /// Its first answer.
@@ -66,7 +71,12 @@ impl AnswerSeen {
 
 impl Open {
     pub(super) fn answered(&self) -> Answered<'_> {
-        Answered { asked: &self.asked, id: &self.id, time: self.time }
+        Answered { asked: &self.asked, id: &self.id, time: self.time, attempt: &self.attempt }
+    }
+
+    /// Whether somebody waits for its answer.
+    fn is_awaited(&self) -> bool {
+        !self.cancelled && !self.is_standing
     }
 
     /// Memory that it takes under `key`, about: itself, its place in the order, its share of a link between relays.
@@ -78,7 +88,7 @@ impl Open {
             Value::Array(_) | Value::Object(_) => 512,
         };
         let fixed = size_of::<Self>() + size_of::<Link>() + 3 * size_of::<IdKey>();
-        fixed + 2 * key.heap_bytes() + id + self.asked.heap_bytes()
+        fixed + 2 * key.heap_bytes() + id + self.asked.heap_bytes() + self.attempt.heap_bytes()
     }
 }
 
@@ -91,6 +101,7 @@ pub(super) struct Link {
     pub(super) id: Value,
     pub(super) time: Timestamp,
     pub(super) asked: Asked,
+    pub(super) attempt: Attempt,
     /// Connections that have not answered.
     pub(super) remaining: usize,
     /// What was answered first.
@@ -136,8 +147,8 @@ pub(super) struct Pairing {
     order: VecDeque<(u64, IdKey)>,
     early: VecDeque<Early>,
     bytes: usize,
-    /// How many of those that are open were taken back.
-    cancelled: usize,
+    /// How many of those that are open nobody waits for.
+    unawaited: usize,
     /// The last that was looked at for being late.
     late: u64,
 }
@@ -156,15 +167,15 @@ impl Pairing {
 
     /// How many of them are waited for.
     pub(super) fn awaited(&self) -> usize {
-        self.open.len() - self.cancelled
+        self.open.len() - self.unawaited
     }
 
     /// Nobody waits for the answer of this one any more. Which it is, if that is news.
     pub(super) fn cancel(&mut self, key: &IdKey) -> Option<&Open> {
         let key = self.find(key)?;
         let open = self.open.get_mut(&key).filter(|open| !open.cancelled)?;
+        self.unawaited += usize::from(open.is_awaited());
         open.cancelled = true;
-        self.cancelled += 1;
         Some(open)
     }
 
@@ -173,7 +184,7 @@ impl Pairing {
     pub(super) fn next_late(&mut self, is_late: impl Fn(&Open) -> bool) -> Option<(bool, &Open)> {
         let start = self.order.partition_point(|(seq, _)| *seq <= self.late);
         for (seq, key) in self.order.range(start..) {
-            let open = self.open.get(key).filter(|open| open.seq == *seq && !open.cancelled);
+            let open = self.open.get(key).filter(|open| open.seq == *seq && open.is_awaited());
             let late = open.map(&is_late);
             if late != Some(false) {
                 self.late = *seq;
@@ -194,6 +205,7 @@ impl Pairing {
     pub(super) fn insert(&mut self, key: IdKey, open: Open, limit: usize) -> (Option<Open>, Option<Open>) {
         let reused = self.remove(&key);
         self.bytes += open.bytes(&key);
+        self.unawaited += usize::from(!open.is_awaited());
         self.order.push_back((open.seq, key.clone()));
         self.open.insert(key, open);
         let mut evicted = None;
@@ -230,10 +242,25 @@ impl Pairing {
         self.open.get_mut(key)
     }
 
+    /// Notes which of several tries a request is, and which of those with this id it is by its number.
+    pub(super) fn set_attempt(&mut self, key: &IdKey, seq: u64, attempt: Attempt) {
+        if let Some(open) = self.open.get_mut(key).filter(|open| open.seq == seq) {
+            self.bytes += attempt.heap_bytes();
+            self.bytes -= open.attempt.heap_bytes();
+            open.attempt = attempt;
+        }
+    }
+
+    /// Ends a request that stays open by design. Whether it was one.
+    pub(super) fn end_standing(&mut self, key: &IdKey) -> bool {
+        let standing = self.find(key).filter(|key| self.open.get(key).is_some_and(|open| open.is_standing));
+        standing.and_then(|key| self.remove(&key)).is_some()
+    }
+
     pub(super) fn remove(&mut self, key: &IdKey) -> Option<Open> {
         let open = self.open.remove(key)?;
         self.bytes -= open.bytes(key);
-        self.cancelled -= usize::from(open.cancelled);
+        self.unawaited -= usize::from(!open.is_awaited());
         Some(open)
     }
 

@@ -105,6 +105,7 @@ impl Recorder {
             error_message_bytes: None,
             bytes,
             latency_ns,
+            rounds: 0,
             result: Json::default(),
             decided: Decided::default(),
         };

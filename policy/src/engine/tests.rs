@@ -9,6 +9,7 @@ mod declared;
 mod files;
 mod folding;
 mod gate;
+mod inputs;
 mod inspect;
 mod judge;
 mod life;
@@ -18,12 +19,15 @@ mod pairs;
 mod phases;
 mod relays;
 mod remote;
+mod rounds;
 mod stopped;
 mod subjects;
+mod tasks;
 mod timeouts;
 mod totals;
 mod unlisted;
 mod upgrades;
+mod wishes;
 
 use std::sync::Arc;
 

@@ -207,6 +207,7 @@ impl Asker {
             host: None,
             uid: None,
             turn: None,
+            is_retry: false,
             tool,
             tool_names: &self.no_names,
             profile: &subject.profile,

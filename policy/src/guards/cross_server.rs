@@ -217,6 +217,10 @@ impl Guard for CrossServer {
         facts: &Facts<'_>,
         now: Timestamp,
     ) -> Result<Answer, GuardError> {
+        // What it does it does since its first try.
+        if facts.is_retry {
+            return allow();
+        }
         let Some(act) = self.act(operation, facts) else { return allow() };
         let Some(session) = self.sessions.get(facts.session) else { return allow() };
         if !session.is_active_with(&bounded(&facts.server.0)) {
@@ -241,7 +245,7 @@ impl Guard for CrossServer {
             if let Some(session) = self.sessions.get_mut(facts.session) {
                 session.note_result(now);
             }
-        } else if let Some(act) = self.act(operation, facts) {
+        } else if let Some(act) = self.act(operation, facts).filter(|_| !facts.is_retry) {
             let call = Call {
                 time: now,
                 server: self.name(&facts.server.0),

@@ -147,6 +147,10 @@ impl Guard for Limiter {
         now: Timestamp,
     ) -> Result<Answer, GuardError> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
+        // Its first try took the token.
+        if facts.is_retry {
+            return allow();
+        }
         let server = &*facts.server.0;
         let server_limit = self.server_limit(server);
         let [mut server_key, mut tool_key] = std::mem::take(&mut self.keys);

@@ -24,6 +24,7 @@ mod real_servers;
 mod relay;
 mod reload;
 mod requirements;
+mod rounds;
 mod schema;
 mod service;
 mod sessions;

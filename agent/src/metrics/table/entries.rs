@@ -154,6 +154,8 @@ pub static TABLE: &[Metric] = &[
                 ("invalid_list", "invalid_lists"),
                 ("invalid_tool", "invalid_tools"),
                 ("relayed_request", "relayed_requests"),
+                ("retry", "retries"),
+                ("input_request", "input_requests"),
             ],
         ),
         "Frames and messages that are not as they should be, or came otherwise than they should.",

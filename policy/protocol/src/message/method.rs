@@ -7,7 +7,7 @@ use mcpwarden_terms::Direction;
 /// Defines the methods once: the variants and their spelling.
 macro_rules! methods {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// A method of the MCP specification 2025-11-25 or of an older one; any other passes through by name.
+        /// A method of the MCP specification 2026-07-28, of its extension for tasks, or of an older one; any other passes through by name.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum Method<'a> {
             $($(#[$doc])* $variant,)*
@@ -80,6 +80,10 @@ methods! {
     TasksList = "tasks/list",
     /// Either side ends a task.
     TasksCancel = "tasks/cancel",
+    /// The client gives a task what it needs (extension of MCP 2026-07-28).
+    TasksUpdate = "tasks/update",
+    /// The client wants to be notified, for as long as it listens (MCP 2026-07-28).
+    SubscriptionsListen = "subscriptions/listen",
     /// The client is ready.
     Initialized = "notifications/initialized",
     /// Either side wants no answer any more.
@@ -102,6 +106,10 @@ methods! {
     ElicitationComplete = "notifications/elicitation/complete",
     /// A task is somewhere else now.
     TasksStatus = "notifications/tasks/status",
+    /// The same, with all of the task (extension of MCP 2026-07-28).
+    TasksChanged = "notifications/tasks",
+    /// The server notifies from now on (MCP 2026-07-28).
+    SubscriptionsAcknowledged = "notifications/subscriptions/acknowledged",
 }
 
 impl Method<'_> {
@@ -153,6 +161,8 @@ impl Method<'_> {
                 | Self::TasksResult
                 | Self::TasksList
                 | Self::TasksCancel
+                | Self::TasksUpdate
+                | Self::SubscriptionsListen
         )
     }
 }

@@ -1,12 +1,14 @@
 //! Answers: put before the guards, reported, and searched where no guard does.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
 use super::inspection;
 use super::listing::page_of;
 use super::requests::report_verdict;
+use super::rounds::GoesOn;
 use super::verdict::Evaluation;
 use super::{About, Context, Evaluator, Scope, Seen};
 use crate::detect::{Inspection, Structure};
@@ -15,7 +17,7 @@ use crate::engine::config::EngineConfig;
 use crate::engine::connection::RESOURCE;
 use crate::engine::seen::{Earlier, Reading};
 use crate::event::{MessageKind, Subject};
-use crate::guard::{Operation, ToolFacts};
+use crate::guard::{Operation, Recorded, ToolFacts};
 use crate::guards;
 use crate::protocol::{Kind, Message, members, string, without};
 
@@ -37,6 +39,33 @@ const URL_ELICITATION_REQUIRED: i64 = -32042;
 
 fn is_elicitation(message: &Message<'_>) -> bool {
     matches!(message.kind, Kind::Error { code: URL_ELICITATION_REQUIRED, .. })
+}
+
+/// The result of an answer, or its error.
+fn answered<'a>(message: &Message<'a>) -> (Option<&'a RawValue>, Option<&'a RawValue>) {
+    match &message.kind {
+        Kind::Response { result, .. } => (Some(*result), None),
+        _ => (None, members(message.raw, ["error"])[0]),
+    }
+}
+
+/// Reports the result of a call: of the first of several tries, where there were several.
+fn report_result(
+    cx: &mut Context<'_>,
+    scope: &Scope,
+    seen: Seen<'_>,
+    (message, tool_name): (&Message<'_>, &Arc<str>),
+    to: Answered<'_>,
+    evaluation: &Evaluation,
+) {
+    let (id, asked_at, rounds) = to.first();
+    let latency = seen.time.nanos_since(asked_at);
+    let answer = (message, &evaluation.recorded);
+    let recorder = cx.reporter.recorder;
+    let mut said = recorder.result(tool_name, id.clone(), answer, seen.bytes, latency, &scope.server);
+    said.rounds = rounds;
+    evaluation.write(&mut said.decided);
+    cx.reporter.report(scope.clone(), seen.time, said);
 }
 
 /// Remembers the resources that a server lists as its own and that are fetched over the network.
@@ -62,13 +91,37 @@ impl Evaluator {
         message: &Message<'_>,
         to: Answered<'_>,
     ) {
-        let Answered { asked, id, time: asked_at } = to;
+        let goes_on = self.follow(cx, scope, seen, answered(message), to);
+        let is_pending = goes_on.is_pending;
+        let recorded = self.judge_answer(cx, scope, seen, message, (to, goes_on));
+        // The result of a call has an event of its own.
+        if cx.config.verbose && (is_pending || !matches!(to.asked, Asked::Call { .. })) {
+            let answers = Some(to.asked.method());
+            let said = cx.reporter.recorder.message(
+                seen.direction,
+                (message, &recorded),
+                seen.bytes,
+                answers,
+                Some(to.id),
+            );
+            cx.reporter.report(scope.clone(), seen.time, said);
+        }
+    }
+
+    /// Evaluates an answer, and reports what guards decided and what was found in it. What is to be recorded in place of what was
+    /// sent.
+    pub(super) fn judge_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+        (to, goes_on): (Answered<'_>, GoesOn),
+    ) -> Recorded {
+        let Answered { asked, id, .. } = to;
         let (time, method) = (seen.time, asked.method());
         let seen = Seen { id: Some(id), ..seen };
-        let (result, error) = match &message.kind {
-            Kind::Response { result, .. } => (Some(*result), None),
-            _ => (None, members(message.raw, ["error"])[0]),
-        };
+        let (result, error) = answered(message);
         // What no client has taken is inspected, and nothing is known by it.
         let is_taken = seen.reading.earlier != Earlier::Taken;
         let whole_list = match (result.filter(|_| is_taken), page_of(asked)) {
@@ -83,34 +136,27 @@ impl Evaluator {
             }
             _ => false,
         };
+        let result = goes_on.rest.as_deref().or(result);
         let response = Operation::Response { method, result, error };
         let mut evaluation = match asked {
-            Asked::Call { tool_name } => {
+            Asked::Call { tool_name } if !goes_on.is_pending => {
                 let operations = [Operation::ToolResult { tool_name, result, error }, response];
                 self.evaluate(cx, scope, seen, &operations, Some(tool_name))
             }
             _ if whole_list => self.evaluate_list(cx, scope, seen, response),
             _ => self.evaluate(cx, scope, seen, &[response], None),
         };
-        if let (Asked::Call { .. }, false) = (asked, is_taken) {
+        match asked {
             // The call has its result.
-        } else if let Asked::Call { tool_name } = asked {
-            let latency = time.nanos_since(asked_at);
-            let recorded = &evaluation.recorded;
-            let mut said = cx.reporter.recorder.result(
-                tool_name,
-                id.clone(),
-                (message, recorded),
-                seen.bytes,
-                latency,
-                &scope.server,
-            );
-            evaluation.write(&mut said.decided);
-            cx.reporter.report(scope.clone(), time, said);
-        } else {
-            let kind = if result.is_some() { MessageKind::Response } else { MessageKind::Error };
-            report_verdict(&mut cx.reporter, scope, time, (kind, method, id), &evaluation);
-            self.report_cross_server(cx, scope, seen, (method, None), &evaluation);
+            Asked::Call { .. } if !is_taken => {}
+            Asked::Call { tool_name } if !goes_on.is_pending => {
+                report_result(cx, scope, seen, (message, tool_name), to, &evaluation);
+            }
+            _ => {
+                let kind = if result.is_some() { MessageKind::Response } else { MessageKind::Error };
+                report_verdict(&mut cx.reporter, scope, time, (kind, method, id), &evaluation);
+                self.report_cross_server(cx, scope, seen, (method, None), &evaluation);
+            }
         }
         let tool_name = match asked {
             Asked::Call { tool_name } => Some(tool_name.clone()),
@@ -120,7 +166,8 @@ impl Evaluator {
         let about =
             About { tool_name, id: Some(id.clone()), action: evaluation.action, ..About::of(subject) };
         let mut found = std::mem::take(&mut evaluation.found);
-        for more in self.inspect_answer(cx.config, scope, (result, error), asked, seen.reading) {
+        let parts = (result, error, goes_on.is_pending);
+        for more in self.inspect_answer(cx.config, scope, parts, asked, seen.reading) {
             found.detections.extend(more.detections);
             found.bounds.add(more.bounds);
         }
@@ -130,17 +177,7 @@ impl Evaluator {
             inspection.detector.irregular(Structure::RepeatedAnswer, method, "/id", &mut found);
         }
         cx.reporter.report_found(scope, time, &about, &found);
-        if cx.config.verbose && !matches!(asked, Asked::Call { .. }) {
-            let answers = Some(method);
-            let said = cx.reporter.recorder.message(
-                seen.direction,
-                (message, &evaluation.recorded),
-                seen.bytes,
-                answers,
-                Some(id),
-            );
-            cx.reporter.report(scope.clone(), time, said);
-        }
+        evaluation.recorded
     }
 
     /// Inspects what neither guards nor the comparison with what was known do: what a server says of itself, lists of what is not
@@ -149,7 +186,7 @@ impl Evaluator {
         &mut self,
         config: &EngineConfig,
         scope: &Scope,
-        (result, error): (Option<&RawValue>, Option<&RawValue>),
+        (result, error, is_pending): (Option<&RawValue>, Option<&RawValue>, bool),
         asked: &Asked,
         reading: Reading<'_>,
     ) -> Vec<Inspection> {
@@ -184,6 +221,10 @@ impl Evaluator {
                 vec![self.definitions.know(Some(detector), result.get()).found.clone()]
             }
             Asked::Other { method } if !guards::brings_text(method) => {
+                vec![detector.result(result.get(), self.tool_names(&scope.session))]
+            }
+            // No guard inspects what is not the end of a call.
+            Asked::Call { .. } if is_pending => {
                 vec![detector.result(result.get(), self.tool_names(&scope.session))]
             }
             _ => Vec::new(),

@@ -53,7 +53,8 @@ impl Evaluator {
         seen: Seen<'_>,
         tool: &str,
     ) -> Review {
-        let reviewed = self.with_facts(cx, scope, Some(tool), Some(seen), |executor, facts| {
+        let topic = super::Topic { tool: Some(tool), seen: Some(seen), is_retry: false };
+        let reviewed = self.with_facts(cx, scope, topic, |executor, facts| {
             let call = Operation::ToolInvoke { tool_name: tool, arguments: None };
             OF_DEFINITIONS.map(|kind| executor.would(kind, &call, facts, seen.time))
         });

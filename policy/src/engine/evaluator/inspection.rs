@@ -34,7 +34,7 @@ pub(super) fn inspect_call(
 }
 
 /// Members of what messages carry by which the ends read them: what is asked, what is answered.
-const TELLING: [&str; 20] = [
+const TELLING: [&str; 28] = [
     "name",
     "arguments",
     "uri",
@@ -55,6 +55,14 @@ const TELLING: [&str; 20] = [
     "contents",
     "messages",
     "message",
+    "resultType",
+    "inputRequests",
+    "inputResponses",
+    "requestState",
+    "taskId",
+    "status",
+    "result",
+    "error",
 ];
 
 /// Where a message says something twice that it is read by: the first such place, as a JSON Pointer.

@@ -187,6 +187,7 @@ impl Judge {
             host: None,
             uid: None,
             turn: None,
+            is_retry: false,
             tool: Some(&known),
             tool_names: &self.no_names,
             profile: self.sessions.profile(session),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Connections, Context, Evaluator, ServerStanding};
+use super::{Connections, Context, Evaluator, ServerStanding, Topic};
 use crate::config::Config;
 use crate::engine::command::ProfileError;
 use crate::event::{SessionProfile, SessionSet};
@@ -56,7 +56,7 @@ impl Evaluator {
         }
         names.sort_unstable();
         names.dedup();
-        let mut subject = self.with_facts(cx, &scope, None, None, |_, facts| GateSubject {
+        let mut subject = self.with_facts(cx, &scope, Topic::default(), |_, facts| GateSubject {
             server: facts.server.clone(),
             also: facts.also.to_vec(),
             identity: facts.identity,
@@ -68,7 +68,7 @@ impl Evaluator {
             block: None,
         })?;
         for name in names {
-            let known = self.with_facts(cx, &scope, Some(&name), None, |_, facts| facts.tool.cloned());
+            let known = self.with_facts(cx, &scope, Topic::of(&name), |_, facts| facts.tool.cloned());
             if let Some(Some(known)) = known {
                 subject.tools.insert(name, known);
             }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::inspection;
+use super::inspection::{self, under};
+use super::rounds::Try;
 use super::verdict::Evaluation;
-use super::{About, Context, Evaluator, Reporter, Scope, Seen};
+use super::{About, Context, Evaluator, Reporter, Scope, Seen, Topic};
 use crate::definition::{hex, json_digest};
 use crate::detect::Inspection;
 use crate::engine::recorder::{Call, MAX_NAME_BYTES, clip, tool_id};
+use crate::engine::rounds::{Attempt, Denied, First};
 use crate::event::{
     CrossServerBlocked, Detection, MessageKind, RequestBlocked, RequestWarned, Severity, Subject,
 };
@@ -20,19 +22,21 @@ use crate::terms::{ConnectionId, Direction, Timestamp};
 
 impl Evaluator {
     /// Evaluates a tool call: what it is asked with, and the arguments in it.
-    pub(super) fn evaluate_call(
+    fn evaluate_call(
         &mut self,
         cx: &mut Context<'_>,
         scope: &Scope,
         seen: Seen<'_>,
         call: &Call<'_>,
+        is_retry: bool,
     ) -> Evaluation {
         let Call { tool_name, params, arguments, .. } = call;
         let operations = [
             Operation::Request { method: "tools/call", params: *params },
             Operation::ToolInvoke { tool_name, arguments: *arguments },
         ];
-        self.evaluate(cx, scope, seen, &operations, Some(tool_name))
+        let topic = Topic { tool: Some(tool_name), seen: Some(seen), is_retry };
+        self.evaluate_try(cx, scope, seen, &operations, topic)
     }
 
     /// Reports which rules across servers object to a call, or, where there is no `tool`, to another request or an answer.
@@ -74,52 +78,50 @@ impl Evaluator {
         }
     }
 
-    /// Evaluates any other request, of the client's or of the server's, and reports what is denied or found. What is to be
-    /// recorded in place of what was sent.
-    pub(super) fn evaluate_request(
+    /// Evaluates any other request, of the client's or of the server's, and reports what is denied or found, with the fields of that
+    /// below `place`. `first`: the first try of the request, where this is another; what was denied then is not reported again.
+    /// What is to be recorded in place of what was sent, and who denies.
+    pub(super) fn judge_request(
         &mut self,
         cx: &mut Context<'_>,
-        target: ConnectionId,
+        scope: &Scope,
         seen: Seen<'_>,
-        message: &Message<'_>,
-    ) -> Recorded {
-        let (Some(scope), Kind::Request { id, method, params }) =
-            (cx.connections.scope(target), &message.kind)
-        else {
-            return Recorded::default();
-        };
-        let (time, id) = (seen.time, cx.reporter.recorder.id(*id));
-        let seen = Seen { id: Some(&id), ..seen };
+        (id, message): (&Value, &Message<'_>),
+        place: &str,
+        first: Option<&First>,
+    ) -> (Recorded, Denied) {
+        let Kind::Request { method, params, .. } = &message.kind else { return Default::default() };
+        let seen = Seen { id: Some(id), ..seen };
         let json = params.map_or("null", RawValue::get);
         let [name, uri, arguments] = members(json, ["name", "uri", "arguments"]);
         let (name, uri) = (string(name), string(uri));
         let request = Operation::Request { method: method.as_str(), params: *params };
+        let topic = Topic { tool: None, seen: Some(seen), is_retry: first.is_some() };
         let evaluation = match method {
             Method::PromptsGet => {
                 let prompt = Operation::PromptRequest { name: &name, arguments };
-                self.evaluate(cx, &scope, seen, &[request, prompt], None)
+                self.evaluate_try(cx, scope, seen, &[request, prompt], topic)
             }
             Method::ResourcesRead => {
-                let connection = cx.connections.get(target);
+                let connection = cx.connections.get(scope.connection);
                 let is_listed = connection.is_some_and(|connection| connection.lists_resource(&uri));
                 let resource = Operation::ResourceRequest { uri: &uri, is_listed };
-                self.evaluate(cx, &scope, seen, &[request, resource], None)
+                self.evaluate_try(cx, scope, seen, &[request, resource], topic)
             }
-            _ => self.evaluate(cx, &scope, seen, &[request], None),
+            _ => self.evaluate_try(cx, scope, seen, &[request], topic),
         };
         let subject =
             if *method == Method::ElicitationCreate { Subject::Elicitation } else { Subject::Sampling };
         let about = About { id: Some(id.clone()), action: evaluation.action, ..About::of(subject) };
-        cx.reporter.report_found(&scope, time, &about, &evaluation.found);
-        report_verdict(
-            &mut cx.reporter,
-            &scope,
-            time,
-            (MessageKind::Request, method.as_str(), &id),
-            &evaluation,
-        );
-        self.report_cross_server(cx, &scope, seen, (method.as_str(), None), &evaluation);
-        evaluation.recorded
+        let found = under(place, evaluation.found.clone());
+        cx.reporter.report_found(scope, seen.time, &about, &found);
+        let denied = evaluation.code();
+        if !first.is_some_and(|first| is_as_before(denied, first)) {
+            let reported = (MessageKind::Request, method.as_str(), id);
+            report_verdict(&mut cx.reporter, scope, seen.time, reported, &evaluation);
+            self.report_cross_server(cx, scope, seen, (method.as_str(), None), &evaluation);
+        }
+        (evaluation.recorded, denied)
     }
 
     /// Reports a message that did not reach its server: no answer is waited for.
@@ -138,8 +140,8 @@ impl Evaluator {
         }
     }
 
-    /// Reports a request or a notification as `target`'s. A call that has no id is a notification by the letter, but there are
-    /// servers that run it: it is evaluated as any other, and no answer is waited for.
+    /// Reports a request or a notification as `target`'s: which of several tries it is. A call that has no id is a notification by the
+    /// letter, but there are servers that run it: it is evaluated as any other, and no answer is waited for.
     pub(in crate::engine) fn report_sent(
         &mut self,
         cx: &mut Context<'_>,
@@ -147,7 +149,7 @@ impl Evaluator {
         over: &[ConnectionId],
         seen: Seen<'_>,
         message: &Message<'_>,
-    ) {
+    ) -> Attempt {
         let (id, params) = match &message.kind {
             Kind::Request { id, method: Method::ToolsCall, params } => (*id, *params),
             Kind::Notification { method: Method::ToolsCall, params } => (Id("null"), *params),
@@ -155,28 +157,43 @@ impl Evaluator {
             _ => {
                 report_repeated(cx, target, seen.time, message);
                 self.report_unasked(cx, target, seen, message);
-                return cx.report_message(target, seen, message);
+                cx.report_message(target, seen, message);
+                return Attempt::default();
             }
         };
         let call = cx.call(target, params);
-        self.report_call(cx, target, over, seen, (message, id, &call));
+        let attempt = self.report_call(cx, target, over, seen, (message, id, &call));
         if let (Kind::Notification { .. }, Some(scope)) = (&message.kind, cx.connections.scope(target)) {
             self.settle_call(cx, &scope, seen, &call.tool_name);
         }
+        attempt
     }
 
-    /// Reports a request that is no call as `target`'s.
+    /// Reports a request that is no call as `target`'s: which of several tries it is.
     pub(in crate::engine) fn report_request(
         &mut self,
         cx: &mut Context<'_>,
         target: ConnectionId,
         seen: Seen<'_>,
         message: &Message<'_>,
-    ) {
-        let recorded = self.evaluate_request(cx, target, seen, message);
+    ) -> Attempt {
+        let (Some(scope), Kind::Request { id, method, params }) =
+            (cx.connections.scope(target), &message.kind)
+        else {
+            cx.report_message(target, seen, message);
+            return Attempt::default();
+        };
+        let id = cx.reporter.recorder.id(*id);
+        let one = Try { id: &id, method: method.as_str(), params: *params, tool: None };
+        let mut attempt = self.tried(cx, &scope, seen, one);
+        cx.reporter.counters.retries += u64::from(attempt.first.is_some());
+        let first = attempt.first.as_deref();
+        let (recorded, denied) = self.judge_request(cx, &scope, seen, (&id, message), "", first);
         report_repeated(cx, target, seen.time, message);
         self.report_unasked(cx, target, seen, message);
         cx.report_recorded(target, seen, (message, &recorded));
+        attempt.begin(&id, seen.time, denied);
+        attempt
     }
 
     /// Reports what was found in what a server says unasked: each text once of a connection, since servers say some again and again.
@@ -187,32 +204,55 @@ impl Evaluator {
         seen: Seen<'_>,
         message: &Message<'_>,
     ) {
-        let (Some(inspection), Some(scope), Direction::ServerToClient) =
-            (&cx.config.inspection, cx.connections.scope(target), seen.direction)
-        else {
+        let (Some(scope), Direction::ServerToClient) = (cx.connections.scope(target), seen.direction) else {
             return;
         };
+        let rest = self.notified(cx, &scope, seen, message);
+        let id = match &message.kind {
+            Kind::Request { id, .. } => Some(cx.reporter.recorder.id(*id)),
+            _ => None,
+        };
+        match (&message.kind, rest) {
+            (Kind::Notification { method, .. }, Some(rest)) => {
+                let kind = Kind::Notification { method: method.clone(), params: Some(&rest) };
+                self.search_unasked(cx, &scope, seen, (id, &Message { kind, ..message.clone() }), "");
+            }
+            _ => self.search_unasked(cx, &scope, seen, (id, message), ""),
+        }
+    }
+
+    /// The same, with the fields of what was found below `place`.
+    pub(super) fn search_unasked(
+        &mut self,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        seen: Seen<'_>,
+        (id, message): (Option<Value>, &Message<'_>),
+        place: &str,
+    ) {
+        let Some(inspection) = &cx.config.inspection else { return };
         let tools = self.tool_names(&scope.session);
         let found = inspection::inspect_unasked(&inspection.detector, message, tools);
         if cx.reporter.alerts(&found).next().is_none() {
             cx.reporter.counters.inspection_bounds += found.bounds.total();
             return;
         }
-        let (id, method, params) = match &message.kind {
-            Kind::Request { id, method, params } => (Some(*id), method.as_str(), *params),
-            Kind::Notification { method, params } => (None, method.as_str(), *params),
+        let (method, params) = match &message.kind {
+            Kind::Request { method, params, .. } | Kind::Notification { method, params } => {
+                (method.as_str(), *params)
+            }
             _ => return,
         };
         let digest = json_digest(params.map_or("null", RawValue::get));
-        if !cx.is_reported(target, method, &hex(&digest)) {
-            let id = id.map(|id| cx.reporter.recorder.id(id));
+        if !cx.is_reported(scope.connection, method, &hex(&digest)) {
             let about = About { id, ..About::of(Subject::Message) };
-            cx.reporter.report_found(&scope, seen.time, &about, &found);
+            cx.reporter.report_found(scope, seen.time, &about, &under(place, found));
         }
     }
 
     /// Reports a call as `target`'s, what guards decided, and what was found in its arguments. It is counted for every
-    /// connection it went over.
+    /// connection it went over. One that goes on with an earlier one was reported with that, unless it is denied otherwise: which of
+    /// several tries it is.
     pub(in crate::engine) fn report_call(
         &mut self,
         cx: &mut Context<'_>,
@@ -220,18 +260,46 @@ impl Evaluator {
         over: &[ConnectionId],
         seen: Seen<'_>,
         (message, id, call): (&Message<'_>, Id<'_>, &Call<'_>),
-    ) {
+    ) -> Attempt {
+        let Some(scope) = cx.connections.scope(target) else { return Attempt::default() };
+        let id = cx.reporter.recorder.id(id);
+        let one = Try { id: &id, method: "tools/call", params: call.params, tool: Some(&call.tool_name) };
+        let mut attempt = self.tried(cx, &scope, seen, one);
+        // Who reads a message otherwise, or stopped it, knows nothing of an earlier one.
+        let is_plain = message.repeated.is_none() && call.repeated.is_none() && seen.stop.is_none();
+        attempt.first = attempt.first.filter(|_| is_plain);
+        let evaluation =
+            self.evaluate_call(cx, &scope, Seen { id: Some(&id), ..seen }, call, attempt.first.is_some());
+        let denied = evaluation.code();
+        if attempt.first.as_deref().is_some_and(|first| is_as_before(denied, first)) {
+            cx.reporter.counters.retries += 1;
+            cx.report_recorded(target, seen, (message, &evaluation.recorded));
+            return attempt;
+        }
         cx.reporter.counters.calls += 1;
         for id in over {
             if let Some(connection) = cx.connections.get_mut(*id) {
                 connection.totals.calls += 1;
             }
         }
-        let Some(scope) = cx.connections.scope(target) else { return };
-        let (scope, time, id) = (&scope, seen.time, cx.reporter.recorder.id(id));
+        attempt.first = None;
+        attempt.begin(&id, seen.time, denied);
+        self.report_called(cx, &scope, seen, (message, id, call), evaluation);
+        attempt
+    }
+
+    /// Reports a call, what guards decided of it, and what was found in its arguments.
+    fn report_called(
+        &mut self,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        seen: Seen<'_>,
+        (message, id, call): (&Message<'_>, Value, &Call<'_>),
+        mut evaluation: Evaluation,
+    ) {
+        let time = seen.time;
         let found = inspection::inspect_call(cx.config.inspection.as_ref(), message, call);
         let seen = Seen { id: Some(&id), ..seen };
-        let mut evaluation = self.evaluate_call(cx, scope, seen, call);
         evaluation.find_in_arguments(&Detection::rules(cx.reporter.alerts(&found)));
         let mut called = cx.reporter.recorder.called(id.clone(), call, &evaluation.recorded, &scope.server);
         called.detections.clone_from(&found.detections);
@@ -259,6 +327,11 @@ impl Evaluator {
             self.request_approval(cx, scope, time, &call.tool_name, (*guard, denial));
         }
     }
+}
+
+/// Whether nothing is denied that was not denied of the first try.
+fn is_as_before(denied: Denied, first: &First) -> bool {
+    denied.is_none() || denied == first.denied
 }
 
 /// Reports what is denied or remarked of a request, or an answer, that is of no tool call.

@@ -1,6 +1,7 @@
 //! What guards said of one thing, and what of it goes into events.
 
 use crate::detect::Inspection;
+use crate::engine::rounds::Denied;
 use crate::event::{Action, Decided, Objection};
 use crate::guard::{Denial, DenialDetails, GuardKind, Modification, Recorded, Verdict};
 
@@ -62,6 +63,11 @@ impl Evaluation {
         }
         (evaluation.denied, evaluation.also) = (verdict.denied, verdict.also);
         evaluation
+    }
+
+    /// Who denies it, and with which code.
+    pub(super) fn code(&self) -> Denied {
+        self.denied.as_ref().map(|(guard, denial)| (*guard, denial.code))
     }
 
     /// All who denied it.

@@ -8,6 +8,7 @@ use crate::engine::asked::{Answered, Asked};
 use crate::engine::fingerprint::{self, Fingerprint};
 use crate::engine::ids::{HeldId, LinkId};
 use crate::engine::pairing::{Link, Open, Role};
+use crate::engine::rounds::Attempt;
 use crate::protocol::{self, IdKey, Message};
 use crate::terms::{ConnectionId, Direction};
 
@@ -115,12 +116,31 @@ impl Exchange {
             reading: Reading::default(),
         };
         for message in &parsed.messages {
-            ev.report_sent(cx, target, &over, seen, message);
+            let attempt = ev.report_sent(cx, target, &over, seen, message);
+            self.set_attempt(cx.connections, &held, attempt);
         }
         for hop in &held.path {
             if let Some((key, _)) = &hop.request {
                 self.answer_held(ev, cx, hop.connection, key, held.time);
             }
+        }
+    }
+
+    /// Notes which of several tries a held request was.
+    fn set_attempt(&mut self, connections: &mut Connections, held: &Held, attempt: Attempt) {
+        let Some((hop, (key, seq))) = held.path.first().and_then(|hop| Some((hop, hop.request.as_ref()?)))
+        else {
+            return;
+        };
+        let Some(connection) = connections.get_mut(hop.connection) else { return };
+        let requests = connection.requests(Direction::ClientToServer);
+        // The relay may answer otherwise than what is behind it: then its answer goes on by itself.
+        requests.set_attempt(key, *seq, attempt.clone());
+        let role = requests.get_mut(key).filter(|open| open.seq == *seq).map(|open| open.role);
+        if let Some(Role::Relayed(link)) = role
+            && let Some(link) = self.relays.links.get_mut(&link)
+        {
+            link.attempt = attempt;
         }
     }
 
@@ -139,7 +159,8 @@ impl Exchange {
             }
         }
         if let Some((id, asked)) = first {
-            let link_of = Link { scope, id, time: held.time, asked, remaining, answer: None };
+            let attempt = Attempt::default();
+            let link_of = Link { scope, id, time: held.time, asked, attempt, remaining, answer: None };
             self.relays.links.insert(link, link_of);
         }
     }
@@ -157,7 +178,8 @@ impl Exchange {
         let first = match self.relays.links.get_mut(&id) {
             Some(link) if link.answer.is_none() => {
                 link.answer = Some(fingerprint);
-                Some((link.scope.clone(), link.asked.clone(), link.id.clone(), link.time))
+                let attempt = link.attempt.clone();
+                Some((link.scope.clone(), link.asked.clone(), link.id.clone(), link.time, attempt))
             }
             // The relay passed on what it got.
             Some(link) if link.answer == Some(fingerprint) => return self.relays.let_go(id),
@@ -165,8 +187,9 @@ impl Exchange {
         };
         self.relays.let_go(id);
         match first {
-            Some((scope, asked, id, time)) => {
-                ev.report_answer(cx, &scope, seen, message, Answered { asked: &asked, id: &id, time });
+            Some((scope, asked, id, time, attempt)) => {
+                let to = Answered { asked: &asked, id: &id, time, attempt: &attempt };
+                ev.report_answer(cx, &scope, seen, message, to);
             }
             // It made something else of it, and that is what the client got.
             None => {

@@ -1,7 +1,8 @@
 //! Requests that a server leaves unanswered: for too long, or too many at once.
 //!
 //! Only what the client asks of the server counts, and not what it has taken back (`notifications/cancelled`): to that no
-//! answer need come. A copy that a relay passed on is the relay's request, and counts there.
+//! answer need come. Neither does a subscription (`subscriptions/listen`), whose answer is its end. A copy that a relay passed on is
+//! the relay's request, and counts there.
 
 use std::time::Duration;
 
@@ -51,6 +52,10 @@ pub(super) fn cancelled(ev: &mut Evaluator, cx: &mut Context<'_>, seen: Seen<'_>
     let [request] = members(params.map_or("null", RawValue::get), ["requestId"]);
     let Some(key) = request.map(|request| Id(request.get()).key()) else { return };
     let Some(connection) = cx.connections.get_mut(id) else { return };
+    // A server ends subscriptions of its client this way.
+    if seen.direction == Direction::ServerToClient {
+        connection.requests(Direction::ClientToServer).end_standing(&key);
+    }
     let asked = connection.requests(seen.direction).cancel(&key).map(|open| open.asked.clone());
     if let (Some(Asked::Call { tool_name }), Some(scope)) = (asked, cx.connections.scope(id)) {
         ev.settle_call(cx, &scope, seen, &tool_name);

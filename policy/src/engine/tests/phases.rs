@@ -52,7 +52,9 @@ impl Guard for Fake {
 fn metadata(bench: &mut Bench, id: ConnectionId) -> Option<serde_json::Value> {
     let Parts { mut cx, ev, .. } = bench.engine.parts(&mut bench.out);
     let scope = cx.connections.scope(id)?;
-    ev.with_facts(&mut cx, &scope, None, None, |_, facts| facts.metadata.clone())
+    ev.with_facts(&mut cx, &scope, crate::engine::evaluator::Topic::default(), |_, facts| {
+        facts.metadata.clone()
+    })
 }
 
 /// Who the server and its client are is told to guards that may not look themselves.

@@ -133,6 +133,7 @@ impl Guards {
             host: None,
             uid: None,
             turn: None,
+            is_retry: false,
             tool: subject.tools.get(tool),
             tool_names: &ToolNames::default(),
             profile: &subject.profile,
