@@ -39,6 +39,8 @@ pub enum Structure {
     AmbiguousKey,
     /// Another answer to a request that has one.
     RepeatedAnswer,
+    /// A header that repeats a parameter which takes a secret.
+    SecretHeader,
     /// More suspicious text than the budget allows to look at.
     Budget,
     /// A tool of this session, named with a command to use it.
