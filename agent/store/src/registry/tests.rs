@@ -1,4 +1,7 @@
-use mcpwarden_policy::{Timestamp, registry::Approval};
+use mcpwarden_policy::{
+    Timestamp,
+    registry::{Approval, HASH_VERSION},
+};
 
 use super::*;
 
@@ -18,6 +21,8 @@ fn record(hash: &str) -> PinRecord {
         listed: true,
         said: vec![],
         denied: vec![],
+        hash_version: HASH_VERSION,
+        bare: None,
     }
 }
 
