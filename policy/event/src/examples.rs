@@ -74,6 +74,10 @@ pub fn examples() -> Vec<Event> {
         input: Json::from(&json!({"path": {"type": "string", "length": 3, "hash": "0"}})),
         meta: Some(json!({"_meta": {}})),
         category: ToolCategory::Read,
+        trace: Trace {
+            traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+            tracestate: Some("a=b".into()),
+        },
         decided: Decided {
             action: Action::Block,
             enforced: true,
@@ -91,11 +95,13 @@ pub fn examples() -> Vec<Event> {
         jsonrpc_id: json!(1),
         status: CallStatus::Error,
         error_code: Some(-32_601),
+        error_name: Some("header_mismatch".into()),
         error_message: Some("no".into()),
         error_message_bytes: Some(2),
         bytes: 10,
         latency_ns: 5,
         result: Json::default(),
+        trace: Trace::default(),
         decided: called.decided.clone(),
     };
     let tool = ToolSeen {
@@ -104,6 +110,8 @@ pub fn examples() -> Vec<Event> {
         tool_hash: "ab".into(),
         description: Some("reads".into()),
         definition: Some(json!({"name": "read"})),
+        ui_resource: Some("ui://git/log".into()),
+        ui_grants: vec!["csp.connectDomains https://x.example".into(), "visibility model".into()],
         status: ToolStatus::New,
         category: ToolCategory::Read,
         risk_level: RiskLevel::High,
@@ -116,6 +124,8 @@ pub fn examples() -> Vec<Event> {
         kind: MessageKind::Request,
         method: Some("roots/list".into()),
         jsonrpc_id: Some(json!(1.5)),
+        error_name: None,
+        trace: Trace::default(),
         bytes: 3,
         payload: Json::from(&json!([1])),
     };
@@ -461,13 +471,37 @@ pub fn examples() -> Vec<Event> {
         about(started),
         about(bare),
         about(ServerInitialized::default()),
+        about(ProtocolViolation {
+            era: Era::Stateless,
+            violation: Violation::RevisionChanged,
+            severity: Severity::Medium,
+            direction: Direction::ClientToServer,
+            method: Some("tools/list".into()),
+            jsonrpc_id: Some(json!(1)),
+            expected: Some("2026-07-28".into()),
+            found: Some("2027-01-01".into()),
+        }),
+        about(ProtocolViolation {
+            era: Era::Handshake,
+            violation: Violation::Batch,
+            severity: Severity::Medium,
+            direction: Direction::ServerToClient,
+            method: None,
+            jsonrpc_id: None,
+            expected: None,
+            found: None,
+        }),
         about(ServerInitialized {
+            era: Some(Era::Stateless),
             server_name: Some("s".into()),
+            supported_versions: vec!["2026-07-28".into()],
             capabilities: json!({}),
             ..Default::default()
         }),
         about(tool.clone()),
         about(ToolSeen {
+            ui_resource: None,
+            ui_grants: vec![],
             description: None,
             definition: None,
             detections: vec![],
@@ -480,6 +514,7 @@ pub fn examples() -> Vec<Event> {
         about(ToolResult {
             status: CallStatus::Ok,
             error_code: None,
+            error_name: None,
             error_message: None,
             decided: Decided::default(),
             ..result

@@ -11,6 +11,7 @@ pub mod examples;
 mod gate;
 mod judgement;
 mod network;
+mod protocol;
 mod server;
 mod session;
 mod store;
@@ -35,17 +36,20 @@ pub use network::{
     NetworkConnection, NetworkUnblocked, NetworkUninspected, Protocol, RequestRefused, ServerDenied,
     ServerEgress, ServerReachable, ServerUnreachable, TlsMismatch,
 };
+pub use protocol::{ProtocolViolation, Violation};
 pub use server::{MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted};
 pub use session::{SessionProfile, SessionSet};
 pub use store::{AuditHead, Link, StoreFailing, StoreRecovered, StoreReplaced};
 pub use traffic::{
     CallStatus, CaptureGap, ConcurrencyExceeded, Message, MessageKind, RequestTimedOut, ToolCalled,
-    ToolResult, ToolSeen, ToolStatus,
+    ToolResult, ToolSeen, ToolStatus, Trace,
 };
 
 use mcpwarden_terms::{ConnectionId, ServerId, SessionId, Timestamp};
 
-pub use mcpwarden_terms::{Category, Detection, Form, GapCause, Identity, Json, Match, ServerType, Severity};
+pub use mcpwarden_terms::{
+    Category, Detection, Era, Form, GapCause, Identity, Json, Match, ServerType, Severity,
+};
 
 /// One record of something that happened.
 ///
@@ -109,6 +113,7 @@ impl EventBody {
             Self::ApprovalRequested(asked) => asked.max_severity,
             Self::CrossServerBlocked(blocked) => Some(blocked.severity),
             Self::TlsMismatch(mismatch) => Some(mismatch.severity),
+            Self::ProtocolViolation(violation) => Some(violation.severity),
             Self::ServerEgress(egress) => Some(egress.severity),
             Self::GateDecided(GateDecided { action: GateAction::Passed, .. }) => Some(Severity::Medium),
             Self::GateDecided(GateDecided { action: GateAction::Unseen, .. }) => Some(Severity::Critical),
@@ -219,8 +224,10 @@ bodies! {
     StoreReplaced = "mcp_store_replaced",
     /// An MCP server was recognised.
     ServerStarted = "mcp_server_started",
-    /// A server answered `initialize`.
+    /// A server answered `initialize` or `server/discover`.
     ServerInitialized = "mcp_server_initialized",
+    /// A message does not belong into its conversation.
+    ProtocolViolation = "mcp_protocol_violation",
     /// A server offers a tool; once for each connection, name and definition.
     ToolSeen = "mcp_tool_seen",
     /// A tool's definition differs from its pin.

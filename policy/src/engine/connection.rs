@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use super::address::At;
 use super::config::{Counters, EngineLimits};
+use super::conversation::Conversation;
+use super::heads::Repeated;
 use super::io::{Connect, Exec, ExitStatus, Process};
 use super::memory::Account;
 use super::pairing::Pairing;
@@ -16,7 +18,7 @@ use super::seen::{Seen, Stop};
 use crate::discovery::{self, Match};
 use crate::event::{CaptureGap, GateDecided, Identity, MatchedBy, ServerExited, ServerType};
 use crate::guard::ToolFacts;
-use crate::http::HttpMeta;
+use crate::http::{HttpMeta, Mirrored};
 use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::wire::Framing;
 
@@ -30,6 +32,7 @@ pub(super) enum Waiting {
         bytes: Vec<u8>,
         stop: Option<Stop>,
         turn: Option<Box<str>>,
+        http: Option<Box<HttpMeta>>,
     },
     Decided {
         time: Timestamp,
@@ -111,6 +114,8 @@ pub(super) struct Connection {
     requests: [Pairing; 2],
     /// Whether the last frame of each direction was a message.
     last_was_message: [bool; 2],
+    /// The era in which it is held, and who speaks.
+    pub(super) conversation: Conversation,
     /// Whether a look at late answers is due.
     pub(super) watched: bool,
     /// Whether it was reported that too much is open.
@@ -125,7 +130,9 @@ pub(super) struct Connection {
     pub(super) tools: BTreeMap<Arc<str>, ToolFacts>,
     /// What is known from before of tools that it does not list, by name.
     pub(super) unlisted: BTreeMap<Arc<str>, ToolFacts>,
-    /// Memory that both take.
+    /// Of them: the parameters that their clients repeat in heads.
+    pub(super) repeated: BTreeMap<Arc<str>, Vec<Repeated>>,
+    /// Memory that all three take.
     pub(super) tools_bytes: usize,
     pub(super) totals: ServerExited,
 }
@@ -159,6 +166,7 @@ impl Connection {
             inners: Vec::new(),
             requests: [Pairing::default(), Pairing::default()],
             last_was_message: [false; 2],
+            conversation: Conversation::default(),
             watched: false,
             crowded: false,
             metadata: Value::Null,
@@ -166,6 +174,7 @@ impl Connection {
             reported: HashSet::new(),
             tools: BTreeMap::new(),
             unlisted: BTreeMap::new(),
+            repeated: BTreeMap::new(),
             tools_bytes: 0,
             totals: ServerExited::default(),
         }
@@ -311,8 +320,14 @@ impl Connection {
 
     /// What the head of a request says.
     pub(super) fn set_http(&mut self, http: &HttpMeta) {
-        if self.http.as_ref() != Some(http) {
-            self.http = Some(http.clone());
+        // What is only compared with the body is another with each request, and nothing for guards.
+        let told = |http: &HttpMeta| HttpMeta { mirrored: Mirrored::default(), ..http.clone() };
+        let is_known = self.http.as_ref().is_some_and(|known| {
+            (&known.protocol_version, &known.traceparent, &known.tracestate, &known.user_agent)
+                == (&http.protocol_version, &http.traceparent, &http.tracestate, &http.user_agent)
+        });
+        if !is_known {
+            self.http = Some(told(http));
             self.describe();
         }
     }
@@ -388,9 +403,11 @@ impl Connection {
     /// Keeps a frame until it is known what this is. Whether there was room.
     pub(super) fn keep_frame(&mut self, seen: Seen<'_>, frame: &[u8], limits: &EngineLimits) -> bool {
         let Seen { direction, time, stop, turn, .. } = seen;
-        self.keep(frame.len(), limits, || {
+        let http = seen.reading.http;
+        self.keep(frame.len() + http.map_or(0, HttpMeta::bytes), limits, || {
             let (bytes, turn) = (frame.to_vec(), turn.map(Into::into));
-            Waiting::Frame { direction, time, bytes, stop, turn }
+            let http = http.map(|http| Box::new(http.clone()));
+            Waiting::Frame { direction, time, bytes, stop, turn, http }
         })
     }
 
@@ -484,7 +501,8 @@ impl Connection {
         // As it is, and within the metadata.
         let http = self.http.as_ref().map_or(0, |http| 2 * http.bytes());
         let at = self.at.as_ref().map_or(0, At::bytes);
-        size_of::<Self>() + waiting + requests + tools + self.chain_bytes + metadata + http + at
+        let said = self.conversation.bytes();
+        size_of::<Self>() + waiting + requests + tools + self.chain_bytes + metadata + http + at + said
     }
 
     /// Gives up all that can be done without but its requests.

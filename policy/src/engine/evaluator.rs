@@ -7,10 +7,13 @@ mod approvals;
 mod decisions;
 mod held;
 mod inspection;
+mod interfaces;
 mod judge;
 mod listing;
+mod public;
 mod queries;
 mod requests;
+mod ui;
 mod unlisted;
 mod verdict;
 
@@ -34,6 +37,7 @@ use crate::registry::{MemoryStore, Peer, PinKey, Registry, Standing, Store};
 use crate::terms::{ConnectionId, SessionId};
 use approvals::Approvals;
 use inspection::Sessions;
+use public::PublicLists;
 use verdict::Evaluation;
 
 /// The guards, and all that they are asked with: what servers offered before, what somebody has approved, which tools a
@@ -45,6 +49,7 @@ pub(super) struct Evaluator {
     definitions: DefinitionCache,
     approvals: Approvals,
     sessions: Sessions,
+    public: PublicLists,
 }
 
 /// Definitions of which the hash is remembered, and what was found in them.
@@ -62,6 +67,7 @@ impl Evaluator {
             definitions: DefinitionCache::new(CACHED_DEFINITIONS),
             approvals: Approvals::default(),
             sessions: Sessions::new(),
+            public: PublicLists::default(),
         }
     }
 

@@ -7,10 +7,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde_json::Value;
 
 use super::asked::{Answered, Asked};
+use super::conversation::Spoken;
 use super::fingerprint::Fingerprint;
 use super::ids::{HeldId, LinkId};
 use super::scope::Scope;
 use super::seen::Reading;
+use crate::event::Trace;
 use crate::protocol::{IdKey, Kind, Message};
 use crate::terms::Timestamp;
 
@@ -23,6 +25,9 @@ pub(super) struct Open {
     /// The id as it is recorded.
     pub(super) id: Value,
     pub(super) asked: Asked,
+    /// What it says of its conversation.
+    pub(super) spoken: Spoken,
+    pub(super) trace: Trace,
     /// What it asks for, if a relay may pass it on.
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) role: Role,
@@ -66,7 +71,7 @@ impl AnswerSeen {
 
 impl Open {
     pub(super) fn answered(&self) -> Answered<'_> {
-        Answered { asked: &self.asked, id: &self.id, time: self.time }
+        Answered { asked: &self.asked, id: &self.id, time: self.time, trace: &self.trace }
     }
 
     /// Memory that it takes under `key`, about: itself, its place in the order, its share of a link between relays.
@@ -78,7 +83,10 @@ impl Open {
             Value::Array(_) | Value::Object(_) => 512,
         };
         let fixed = size_of::<Self>() + size_of::<Link>() + 3 * size_of::<IdKey>();
-        fixed + 2 * key.heap_bytes() + id + self.asked.heap_bytes()
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        // As it is, and with what a relay passes on.
+        let trace = 2 * (length(&self.trace.traceparent) + length(&self.trace.tracestate));
+        fixed + 2 * key.heap_bytes() + id + self.asked.heap_bytes() + self.spoken.heap_bytes() + trace
     }
 }
 
@@ -91,6 +99,7 @@ pub(super) struct Link {
     pub(super) id: Value,
     pub(super) time: Timestamp,
     pub(super) asked: Asked,
+    pub(super) trace: Trace,
     /// Connections that have not answered.
     pub(super) remaining: usize,
     /// What was answered first.

@@ -2,11 +2,14 @@
 
 mod answers;
 mod approvals;
+mod apps;
 mod bounds;
 mod capability_checks;
 mod declared;
+mod eras;
 mod files;
 mod gate;
+mod heads;
 mod inspect;
 mod judge;
 mod life;
@@ -20,6 +23,7 @@ mod stopped;
 mod subjects;
 mod timeouts;
 mod totals;
+mod traces;
 mod unlisted;
 mod upgrades;
 
@@ -231,6 +235,7 @@ pub(super) fn short(output: &Output) -> String {
     let what = match &event.body {
         EventBody::ServerStarted(started) => format!("started {:?}", started.matched_by),
         EventBody::ServerInitialized(_) => "initialized".to_owned(),
+        EventBody::ProtocolViolation(violation) => format!("violation {:?}", violation.violation),
         EventBody::ToolSeen(tool) => format!("tool {}", tool.tool_name),
         EventBody::ToolCalled(call) => format!("called {} {}", call.tool_name, call.jsonrpc_id),
         EventBody::ToolResult(result) => {

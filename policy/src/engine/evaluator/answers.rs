@@ -13,16 +13,16 @@ use crate::detect::{Inspection, Structure};
 use crate::engine::asked::{Answered, Asked};
 use crate::engine::config::EngineConfig;
 use crate::engine::seen::{Earlier, Reading};
-use crate::event::{MessageKind, Subject};
+use crate::event::{Detection, MessageKind, Subject};
 use crate::guard::{Operation, ToolFacts};
 use crate::guards;
-use crate::protocol::{Kind, Message, members, string, without};
+use crate::protocol::{Kind, Message, members, meta, string, without};
 
 /// What an answer is of.
 fn subject(asked: &Asked) -> Subject {
     match asked {
         Asked::Call { .. } => Subject::Result,
-        Asked::Initialize(_) => Subject::Instructions,
+        Asked::Initialize(_) | Asked::Discover(_) => Subject::Instructions,
         Asked::List { .. } => Subject::Definition,
         Asked::Other { method } if method.starts_with("tasks/") => Subject::Result,
         Asked::Other { method } if method.starts_with("prompts/") => Subject::Prompt,
@@ -38,7 +38,33 @@ fn is_elicitation(message: &Message<'_>) -> bool {
     matches!(message.kind, Kind::Error { code: URL_ELICITATION_REQUIRED, .. })
 }
 
+/// Forgets what was found behind the first `known` and is one of them: by the rules of results and of definitions alike.
+fn forget_repeated(found: &mut Inspection, known: usize) {
+    let more = found.detections.split_off(known);
+    let is_known = |one: &Detection| {
+        found.detections.iter().any(|known| (&known.pattern, &known.field) == (&one.pattern, &one.field))
+    };
+    let news: Vec<Detection> = more.into_iter().filter(|one| !is_known(one)).collect();
+    found.detections.extend(news);
+}
+
+/// Where a result says who serves, as a JSON Pointer.
+const INFO_FIELD: &str = "/_meta/io.modelcontextprotocol~1serverInfo";
+
 impl Evaluator {
+    /// Reports what is found in who says that it serves, in `_meta` of a result.
+    pub(in crate::engine) fn report_server_info(
+        &self,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        seen: Seen<'_>,
+        info: &RawValue,
+    ) {
+        let Some(inspection) = &cx.config.inspection else { return };
+        let found = inspection::under(INFO_FIELD, inspection.detector.tool(info.get()));
+        cx.reporter.report_found(scope, seen.time, &About::of(Subject::Server), &found);
+    }
+
     /// Reports an answer for `scope`, what guards decided, and what was found in it.
     pub(in crate::engine) fn report_answer(
         &mut self,
@@ -48,7 +74,7 @@ impl Evaluator {
         message: &Message<'_>,
         to: Answered<'_>,
     ) {
-        let Answered { asked, id, time: asked_at } = to;
+        let Answered { asked, id, time: asked_at, trace } = to;
         let (time, method) = (seen.time, asked.method());
         let (result, error) = match &message.kind {
             Kind::Response { result, .. } => (Some(*result), None),
@@ -58,12 +84,15 @@ impl Evaluator {
         let is_taken = seen.reading.earlier != Earlier::Taken;
         let whole_list = match (result.filter(|_| is_taken), page_of(asked)) {
             (Some(result), Some(list)) => self.listed(cx, scope, seen, list, result),
-            (Some(result), None) if matches!(asked, Asked::Initialize(_)) => {
+            (Some(result), None) if matches!(asked, Asked::Initialize(_) | Asked::Discover(_)) => {
                 self.instructed(cx, scope, seen, result);
                 false
             }
             _ => false,
         };
+        if let (Asked::Other { method }, Some(result)) = (asked, result.filter(|_| is_taken)) {
+            self.interfaces(cx, scope, seen, (method, result));
+        }
         let response = Operation::Response { method, result, error };
         let mut evaluation = match asked {
             Asked::Call { tool_name } => {
@@ -86,6 +115,7 @@ impl Evaluator {
                 latency,
                 &scope.server,
             );
+            said.trace = trace.clone();
             evaluation.write(&mut said.decided);
             cx.reporter.report(scope.clone(), time, said);
         } else {
@@ -101,7 +131,9 @@ impl Evaluator {
             About { tool_name, id: Some(id.clone()), action: evaluation.action, ..About::of(subject) };
         let mut found = std::mem::take(&mut evaluation.found);
         for more in self.inspect_answer(cx.config, scope, (result, error), asked, seen.reading) {
+            let known = found.detections.len();
             found.detections.extend(more.detections);
+            forget_repeated(&mut found, known);
             found.bounds.add(more.bounds);
         }
         inspection::find_repeated(cx.config.inspection.as_ref(), message, &mut found);
@@ -146,15 +178,21 @@ impl Evaluator {
                 .collect();
         };
         match asked {
-            Asked::Initialize(_) => {
+            Asked::Initialize(_) | Asked::Discover(_) => {
                 let [instructions, info] = members(result.get(), ["instructions", "serverInfo"]);
+                let of_meta = meta::server_info_of_meta(result);
                 let mut found = vec![detector.text("/instructions", &string(instructions))];
                 let respelled = reading.respelled.map(|result| members(result.get(), ["instructions"])[0]);
                 found.extend(respelled.map(|text| detector.text("/instructions", &string(text))));
                 found.extend(info.map(|info| inspection::under("/serverInfo", detector.tool(info.get()))));
+                found.extend(of_meta.map(|info| inspection::under(INFO_FIELD, detector.tool(info.get()))));
                 let rest = without(result.get(), &["instructions", "serverInfo"]);
                 found.push(detector.result(&rest, self.tool_names(&scope.session)));
                 found
+            }
+            // Guards read it as a result.
+            Asked::Other { method } if &**method == "resources/read" => {
+                vec![detector.interfaces(result.get())]
             }
             // A list of resources is made of definitions as well.
             Asked::Other { method } if method.ends_with("list") => {

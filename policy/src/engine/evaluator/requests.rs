@@ -8,9 +8,10 @@ use serde_json::value::RawValue;
 use super::inspection;
 use super::verdict::Evaluation;
 use super::{About, Context, Evaluator, Reporter, Scope, Seen};
-use crate::definition::{hex, json_digest};
+use crate::definition::{bare_digest, hex};
 use crate::detect::Inspection;
 use crate::engine::recorder::{Call, MAX_NAME_BYTES, clip, tool_id};
+use crate::engine::trace::trace_of;
 use crate::event::{
     CrossServerBlocked, Detection, MessageKind, RequestBlocked, RequestWarned, Severity, Subject,
 };
@@ -194,7 +195,7 @@ impl Evaluator {
             Kind::Notification { method, params } => (None, method.as_str(), *params),
             _ => return,
         };
-        let digest = json_digest(params.map_or("null", RawValue::get));
+        let digest = bare_digest(params.map_or("null", RawValue::get));
         if !cx.is_reported(target, method, &hex(&digest)) {
             let id = id.map(|id| cx.reporter.recorder.id(id));
             let about = About { id, ..About::of(Subject::Message) };
@@ -225,6 +226,7 @@ impl Evaluator {
         evaluation.find_in_arguments(&Detection::rules(cx.reporter.alerts(&found)));
         let mut called = cx.reporter.recorder.called(id.clone(), call, &evaluation.recorded, &scope.server);
         called.detections.clone_from(&found.detections);
+        called.trace = trace_of(call.params, seen.reading.http);
         evaluation.write(&mut called.decided);
         let connection = cx.connections.get(scope.connection);
         if let Some(known) = connection.and_then(|connection| connection.tool(&call.tool_name)) {

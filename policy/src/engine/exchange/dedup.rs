@@ -8,6 +8,7 @@ use crate::engine::asked::{Answered, Asked};
 use crate::engine::fingerprint::{self, Fingerprint};
 use crate::engine::ids::{HeldId, LinkId};
 use crate::engine::pairing::{Link, Open, Role};
+use crate::event::Trace;
 use crate::protocol::{self, IdKey, Message};
 use crate::terms::{ConnectionId, Direction};
 
@@ -127,18 +128,18 @@ impl Exchange {
     fn link(&mut self, connections: &mut Connections, held: &Held, target: ConnectionId) {
         let Some(scope) = connections.scope(target) else { return };
         let link = LinkId(self.relays.next());
-        let mut first: Option<(Value, Asked)> = None;
+        let mut first: Option<(Value, Asked, Trace)> = None;
         let mut remaining = 0;
         for hop in &held.path {
             if let Some(open) = mark(connections, hop, Role::Relayed(link)) {
                 remaining += 1;
                 if first.is_none() {
-                    first = Some((open.id.clone(), open.asked.clone()));
+                    first = Some((open.id.clone(), open.asked.clone(), open.trace.clone()));
                 }
             }
         }
-        if let Some((id, asked)) = first {
-            let link_of = Link { scope, id, time: held.time, asked, remaining, answer: None };
+        if let Some((id, asked, trace)) = first {
+            let link_of = Link { scope, id, time: held.time, asked, trace, remaining, answer: None };
             self.relays.links.insert(link, link_of);
         }
     }
@@ -156,7 +157,7 @@ impl Exchange {
         let first = match self.relays.links.get_mut(&id) {
             Some(link) if link.answer.is_none() => {
                 link.answer = Some(fingerprint);
-                Some((link.scope.clone(), link.asked.clone(), link.id.clone(), link.time))
+                Some((link.scope.clone(), link.asked.clone(), link.trace.clone(), link.id.clone(), link.time))
             }
             // The relay passed on what it got.
             Some(link) if link.answer == Some(fingerprint) => return self.relays.let_go(id),
@@ -164,8 +165,9 @@ impl Exchange {
         };
         self.relays.let_go(id);
         match first {
-            Some((scope, asked, id, time)) => {
-                ev.report_answer(cx, &scope, seen, message, Answered { asked: &asked, id: &id, time });
+            Some((scope, asked, trace, id, time)) => {
+                let to = Answered { asked: &asked, id: &id, time, trace: &trace };
+                ev.report_answer(cx, &scope, seen, message, to);
             }
             // It made something else of it, and that is what the client got.
             None => {
