@@ -108,6 +108,7 @@ pub const WATCHED: &[(&str, &str)] = &[
     ("candidate_overflow", "messages or connections of a server from before it was recognised were dropped"),
     ("open_requests_evicted", "too many open requests: answers to the oldest are not matched"),
     ("tools_overflow", "a server offers more tools than are remembered"),
+    ("public_lists_forgotten", "more lists are said to be the same for all users than are compared"),
     (
         "registry_connections_refused",
         "too many servers at once: definitions of some are not compared with their pins",

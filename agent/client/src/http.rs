@@ -317,3 +317,26 @@ pub fn secret(value: &str) -> Result<HeaderValue> {
     value.set_sensitive(true);
     Ok(value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The body of an answer with status 400, and whether it is an error that only a newer server answers with.
+    #[test]
+    fn errors_of_newer_servers_are_read() {
+        for (body, expected) in [
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"m"}}"#, true),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"m","data":{}}}"#, true),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"m"}}"#, true),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no session"}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"m"}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, false),
+            (r#"{"detail":"Bad Request"}"#, false),
+            ("<html>", false),
+            ("", false),
+        ] {
+            assert_eq!(newer_error(body).is_some(), expected, "{body}");
+        }
+    }
+}

@@ -336,6 +336,9 @@ impl Pages {
 }
 
 #[cfg(test)]
+mod eras;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

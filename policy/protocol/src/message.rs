@@ -28,7 +28,7 @@ pub use keys::{Respelled, respell};
 pub use method::Method;
 pub use refusal::error_name;
 pub use value::{
-    Key, all_members, decode_str, members, members_once, mend_surrogates, string, value, without,
+    Key, all_members, decode_str, may_have, members, members_once, mend_surrogates, string, value, without,
 };
 
 /// Most messages in one batch.

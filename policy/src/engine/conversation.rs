@@ -18,7 +18,7 @@ use super::recorder::{self, MAX_NAME_BYTES, clip};
 use crate::definition::json_hash;
 use crate::event::{Era, Violation};
 use crate::protocol::meta::{self, RequestMeta};
-use crate::protocol::{Kind, Message, Method, members, string};
+use crate::protocol::{Kind, Message, Method, may_have, members, string};
 use crate::terms::Direction;
 
 /// Longest description of who speaks that is kept, in bytes.
@@ -27,6 +27,8 @@ const MAX_INFO_BYTES: usize = 1_024;
 /// Members of params that only a stateless request has, and of its result.
 const STATELESS_PARAMS: [&str; 2] = ["inputResponses", "requestState"];
 const STATELESS_RESULT: [&str; 2] = ["inputRequests", "requestState"];
+/// Members of a result by which its era is told.
+const TELLING: [&str; 3] = ["resultType", "supportedVersions", "protocolVersion"];
 
 /// What does not belong into a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +87,7 @@ impl Spoken {
 #[derive(Debug, Default)]
 pub(super) struct Change<'a> {
     pub(super) breaches: Vec<Breach>,
-    /// The conversation is to be reported, with this client and revision.
+    /// The conversation is to be reported, with this client.
     pub(super) opened: Option<(Era, Box<Client>)>,
     /// Who serves, where that is news and no answer to an opening.
     pub(super) server: Option<&'a RawValue>,
@@ -144,7 +146,7 @@ impl Conversation {
         }
     }
 
-    /// Takes a message that goes this way, before it is evaluated. `None` for what is said of it with its answer.
+    /// Takes a message that goes this way, before it is evaluated. What in it does not belong there.
     pub(super) fn sent(&mut self, direction: Direction, message: &Message<'_>) -> Vec<Breach> {
         let mut breaches = Vec::new();
         if let (Kind::Request { method, .. }, Direction::ClientToServer) = (&message.kind, direction)
@@ -206,8 +208,7 @@ impl Conversation {
                 if let Some(revision) = revision.filter(|_| of_revision == Some(Era::Stateless)) {
                     breaches.push(Breach::found(Era::Handshake, Violation::RequestMeta, revision));
                 }
-                let present = members(params.map_or("", RawValue::get), STATELESS_PARAMS);
-                breaches.extend(first_of(STATELESS_PARAMS, present));
+                breaches.extend(first_of(STATELESS_PARAMS, params));
             }
             Some(Era::Stateless) => {
                 let missing = match (revision, meta.client_capabilities) {
@@ -259,8 +260,9 @@ impl Conversation {
         result: &'a RawValue,
     ) -> Change<'a> {
         let mut change = Change::default();
+        let json = result.get();
         let [result_type, supported, version] =
-            members(result.get(), ["resultType", "supportedVersions", "protocolVersion"]);
+            if may_have(json, &TELLING) { members(json, TELLING) } else { [None; 3] };
         let before = self.era;
         match asked {
             Asked::Initialize(_) => {
@@ -300,10 +302,9 @@ impl Conversation {
                     self.is_reported = true;
                 }
                 if before == Some(Era::Handshake) {
-                    let present = members(result.get(), STATELESS_RESULT);
                     let asks = result_type.filter(|kind| string(Some(kind)) == "input_required");
                     let typed = asks.map(|_| Breach::found(Era::Handshake, Violation::Member, "resultType"));
-                    change.breaches.extend(typed.or_else(|| first_of(STATELESS_RESULT, present)));
+                    change.breaches.extend(typed.or_else(|| first_of(STATELESS_RESULT, Some(result))));
                 }
             }
         }
@@ -348,7 +349,9 @@ fn foreign_method(era: Option<Era>, method: &Method<'_>) -> Option<Breach> {
 }
 
 /// That a message of a conversation with a handshake has one of these members.
-fn first_of<const N: usize>(names: [&str; N], present: [Option<&RawValue>; N]) -> Option<Breach> {
+fn first_of<const N: usize>(names: [&str; N], part: Option<&RawValue>) -> Option<Breach> {
+    let json = part.map(RawValue::get).filter(|json| may_have(json, &names))?;
+    let present = members(json, names);
     let found = names.iter().zip(present).find(|(_, member)| member.is_some())?;
     Some(Breach::found(Era::Handshake, Violation::Member, found.0))
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::message::meta::META;
-use crate::message::{all_members, without};
+use crate::message::{all_members, may_have, without};
 
 /// Keys of `_meta` that no hash covers: they belong to the message that a definition came with, and are others in the next.
 pub const VARYING: [&str; 10] = [
@@ -69,9 +69,9 @@ fn digest(json: &str) -> [u8; 32] {
     }
 }
 
-/// Whether the key may be in a text, perhaps with escapes. Most definitions have none.
+/// Whether the key may be in a text. Most definitions have none.
 fn may_have_meta(json: &str) -> bool {
-    json.contains(META) || json.contains("\\u")
+    may_have(json, &[META])
 }
 
 /// A definition's text without what varies in its `_meta`, and everything else as it is.

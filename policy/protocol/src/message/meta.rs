@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::value::{decode_str, members};
+use super::value::{decode_str, may_have, members};
 
 /// The member that holds it.
 pub const META: &str = "_meta";
@@ -25,7 +25,7 @@ pub const TRACESTATE: &str = "tracestate";
 
 /// The trace in the `_meta` of a request with these `params`: `traceparent` and `tracestate`.
 pub fn trace(params: Option<&RawValue>) -> [Option<Cow<'_, str>>; 2] {
-    let [meta] = members(params.map_or("", RawValue::get), [META]);
+    let meta = params.and_then(meta_of);
     let members = members(meta.map_or("", RawValue::get), [TRACEPARENT, TRACESTATE]);
     members.map(|text| text.and_then(|text| decode_str(text.get())))
 }
@@ -44,13 +44,17 @@ pub struct RequestMeta<'a> {
 impl<'a> RequestMeta<'a> {
     /// That of the request with these `params`; nothing where they have none.
     pub fn of(params: Option<&'a RawValue>) -> Self {
-        let [meta] = members(params.map_or("", RawValue::get), [META]);
-        let Some(meta) = meta else { return Self::default() };
+        let Some(meta) = params.and_then(meta_of) else { return Self::default() };
         let [version, client_info, client_capabilities] =
             members(meta.get(), [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES]);
         let protocol_version = version.and_then(|version| decode_str(version.get()));
         Self { protocol_version, client_info, client_capabilities }
     }
+}
+
+/// The `_meta` of params or of a result.
+fn meta_of(json: &RawValue) -> Option<&RawValue> {
+    if may_have(json.get(), &[META]) { members(json.get(), [META])[0] } else { None }
 }
 
 /// Who says that it sends the answer to an opening: `serverInfo`, or that of `_meta`.
@@ -61,8 +65,7 @@ pub fn server_info(result: &RawValue) -> Option<&RawValue> {
 
 /// Who says that it sends a result, in `_meta`.
 pub fn server_info_of_meta(result: &RawValue) -> Option<&RawValue> {
-    let [meta] = members(result.get(), [META]);
-    members(meta?.get(), [SERVER_INFO])[0]
+    members(meta_of(result)?.get(), [SERVER_INFO])[0]
 }
 
 #[cfg(test)]

@@ -326,7 +326,7 @@ fn discovery_is_inspected() {
     );
     let events = bench.events();
     let found = |event: &&Value| event["type"] == "mcp_detection" && event["subject"] == "server";
-    assert_eq!(events.iter().filter(found).count(), 1, "{events:?}");
+    assert!(events.iter().any(|event| found(&event)), "{events:?}");
 }
 
 /// What goes by in a conversation of this era, and what in it belongs to the other.
