@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// The modules, in layers: each uses only those before its own.
 const LAYERS: [&[&str]; 10] = [
-    &["network", "discovery"],
+    &["network", "discovery", "testing"],
     &["guard", "registry"],
     &["settings"],
     &["classify"],

@@ -97,17 +97,17 @@ impl Opening {
 pub async fn either_way<T>(patience: Duration, attempt: impl AsyncFn(&Opening) -> Result<T>) -> Result<T> {
     let newest = Opening::newest(patience);
     let first = match attempt(&newest).await {
-        Err(error) if !newest.is_decided.load(Ordering::Relaxed) && !is_credentials(&error) => error,
+        Err(error) if !newest.is_decided.load(Ordering::Relaxed) && !is_final(&error) => error,
         outcome => return outcome,
     };
     let second = attempt(&Opening::handshake()).await;
     second.map_err(|error| if is_newer(&first) { first } else { error })
 }
 
-/// Whether a server wants to see credentials: it does so in whichever words it is spoken to.
-fn is_credentials(error: &Error) -> bool {
-    let status = error.downcast_ref().and_then(|failure: &Failure| failure.status);
-    matches!(status, Some(401 | 403))
+/// Whether a server says the same in whichever words it is spoken to: it wants to see credentials, cannot be reached or trusted, or
+/// sends too much.
+fn is_final(error: &Error) -> bool {
+    error.downcast_ref().is_some_and(|failure: &Failure| matches!(failure.status, None | Some(401 | 403)))
 }
 
 /// Whether only servers that need no handshake say this.
