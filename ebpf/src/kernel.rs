@@ -155,6 +155,13 @@ pub fn current() -> Ptr {
     unsafe { bpf_get_current_task_btf() as Ptr }
 }
 
+/// `task->real_cred->uid`
+#[inline(always)]
+pub fn uid_of(task: Ptr) -> Option<u32> {
+    let credentials: Ptr = probe(task, offset!(task_real_cred))?;
+    probe(credentials, offset!(cred_uid))
+}
+
 /// `task->files->fdt->fd[fd]`. The task may be any whose pointer the verifier trusts.
 #[inline(always)]
 pub fn file_of(task: Ptr, fd: u32) -> Option<Ptr> {

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::Path;
 
 /// The modules, in layers: each uses only those before its own.
-const LAYERS: [&[&str]; 10] = [
-    &["network", "discovery", "testing"],
+const LAYERS: [&[&str]; 11] = [
+    &["testing"],
+    &["network", "discovery"],
     &["guard", "registry"],
     &["settings"],
     &["classify"],

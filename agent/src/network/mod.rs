@@ -396,7 +396,8 @@ fn index(number: u32) -> Option<usize> {
 
 /// The number of this process's network namespace (`SO_NETNS_COOKIE`, Linux 5.14).
 fn netns_cookie() -> std::io::Result<u64> {
-    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+    // The loopback may be down.
+    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
     let mut cookie = 0u64;
     let mut length = size_of::<u64>() as libc::socklen_t;
     // SAFETY: the option is of 8 bytes, and both pointers are to live values.

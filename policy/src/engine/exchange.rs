@@ -157,6 +157,7 @@ impl Exchange {
             now,
             stop: None,
             turn: None,
+            id: None,
             reading: Reading::default(),
         };
         self.answer_early(ev, cx, seen, key, early);
@@ -324,6 +325,7 @@ impl Exchange {
                     now,
                     stop: None,
                     turn: None,
+                    id: None,
                     reading: Reading::default(),
                 };
                 for message in &parsed.messages {

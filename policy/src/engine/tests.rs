@@ -1,5 +1,6 @@
 //! Tables of inputs and what is said of them.
 
+mod across;
 mod answers;
 mod approvals;
 mod apps;
@@ -8,6 +9,7 @@ mod capability_checks;
 mod declared;
 mod eras;
 mod files;
+mod folding;
 mod gate;
 mod heads;
 mod inspect;
@@ -299,6 +301,8 @@ pub(super) fn short(output: &Output) -> String {
         | EventBody::ConfigReloaded(_)
         | EventBody::ConfigRefused(_)
         | EventBody::AgentStopped(_)
+        | EventBody::SinkFailing(_)
+        | EventBody::SinkRecovered(_)
         | EventBody::NetworkClosed(_)
         | EventBody::ServerDenied(_)
         | EventBody::NetworkBlocked(_)
