@@ -81,7 +81,7 @@ pub enum Command {
     },
     /// Search tool definitions for prompt injection and tool poisoning.
     ///
-    /// FILE is a definition, an array of definitions, a server's answer to tools/list or initialize (or both in one object),
+    /// FILE is a definition, an array of definitions, a server's answer to tools/list, initialize or server/discover (or all in one object),
     /// or a client's configuration (JSON, TOML or YAML): its servers are listed or, with --start, started and inspected. COMMAND starts
     /// a server, --server is the address of a server: its tools, prompts, resource templates and instructions are inspected.
     /// A started server is ended afterwards.
@@ -329,7 +329,7 @@ Examples:
   mcpwarden inspect --json tools.json | jq 'select(.max_severity)'
 
 JSON, one line per definition:
-  {\"server\": …, \"kind\": \"tool\"|\"prompt\"|\"resource_template\"|\"instructions\", \"name\": …, \"hash\": …,
+  {\"server\": …, \"kind\": \"tool\"|\"prompt\"|\"resource_template\"|\"instructions\"|\"interface\", \"name\": …, \"hash\": …,
    \"max_severity\": …, \"detections\": [{\"pattern\", \"category\", \"severity\", \"field\", \"matches\", …}]}
 For a client's configuration without --start, a line is {\"name\": …, \"command\": […], \"server_id\": …},
 and has the last two if its name resembles the name of another server. Lines of an inspected file have no `server`. Detections

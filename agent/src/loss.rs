@@ -116,6 +116,7 @@ pub const WATCHED: &[(&str, &str)] = &[
     ("candidate_overflow", "messages or connections of a server from before it was recognised were dropped"),
     ("open_requests_evicted", "too many open requests: answers to the oldest are not matched"),
     ("tools_overflow", "a server offers more tools than are remembered"),
+    ("public_lists_forgotten", "more lists are said to be the same for all users than are compared"),
     (
         "input_requests_skipped",
         "an answer asks its client for too much: some of it was inspected, but not evaluated one by one",

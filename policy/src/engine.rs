@@ -17,6 +17,9 @@
 //! | `connections` | which connections there are, and how they belong together |
 //! | `timers`, `reporter` | what is due when; facts into events and counters |
 //! | `connection` | what is known of one connection |
+//! | `conversation` | the era in which it is held, and what in it belongs to the other one |
+//! | `trace` | the trace that a message belongs to |
+//! | `heads` | heads of requests over HTTP, held against their bodies |
 //! | `recorder` | messages as events have them |
 //! | `pairing`, `asked`, `fingerprint`, `memory` | open requests of a connection; what of one its answer is read with; copies; shares of memory |
 //! | `rounds`, `tasks`, `ledger` | requests in several tries, and tasks; what servers hand out for these, bounded |
@@ -32,11 +35,13 @@ mod config;
 mod connection;
 mod connections;
 mod context;
+mod conversation;
 mod egress;
 mod evaluator;
 mod exchange;
 mod fingerprint;
 mod folding;
+mod heads;
 mod ids;
 mod io;
 mod ledger;
@@ -53,6 +58,7 @@ mod scope;
 mod seen;
 mod tasks;
 mod timers;
+mod trace;
 
 pub use command::{ByHand, CommandError, Decide, Definitions, OperatorCommand, ProfileError};
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
@@ -171,7 +177,7 @@ impl Engine {
                         known.set_http(http);
                     }
                     let length = bytes.len() as u64;
-                    let reading = Reading::default();
+                    let reading = Reading { http, ..Reading::default() };
                     let seen = Seen {
                         connection,
                         direction,

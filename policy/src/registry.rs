@@ -32,7 +32,7 @@ pub use crate::terms::{ItemKind, PinKey};
 use config::Kept;
 pub use config::{RegistryCounters, RegistryError, RegistryLimits, RegistrySettings};
 pub use page::{Change, ChangeKind, Offer, Outcome, Page};
-pub use pin::{Approval, Denied, PinRecord, Said};
+pub use pin::{Approval, Denied, HASH_VERSION, PinRecord, Said};
 pub use shadow::Finding;
 pub use store::{Item, MemoryStore, Store, StoreError};
 
@@ -127,6 +127,8 @@ struct List {
 #[derive(Debug)]
 struct Listed {
     hash: String,
+    /// The hash that earlier versions had of it, where that is another one.
+    former: Option<String>,
     pin: PinState,
     approved: bool,
     denied: bool,
@@ -333,7 +335,13 @@ impl Registry {
         by: &str,
         at: Timestamp,
     ) -> Result<(), RegistryError> {
-        self.amend(key, item, hash, |record| record.approve(hash, by, at))
+        // What is listed has a hash of this version; what was seen long ago may have another.
+        let is_listed =
+            self.connections.values().filter(|connection| connection.peer.key == *key).any(|connection| {
+                let listed = connection.lists.get(&item.kind).and_then(|list| list.items.get(&item.name));
+                listed.is_some_and(|listed| listed.hash == hash)
+            });
+        self.amend(key, item, hash, |record| record.approve(hash, is_listed, by, at))
     }
 
     /// Notes that the definition of `item` with this hash must not be used, on any connection, until it is approved.
@@ -446,7 +454,10 @@ impl Listed {
     fn compare(&mut self, record: Option<&PinRecord>) {
         self.pin = record.map_or(PinState::Unpinned, |record| record.state_of(&self.hash));
         self.approved = record.is_some_and(|record| record.approved.is_some() && record.hash == self.hash);
-        self.denied = record.is_some_and(|record| record.denies(&self.hash));
+        let former = self.former.as_deref();
+        self.denied = record.is_some_and(|record| {
+            record.denies(&self.hash) || former.is_some_and(|former| record.denies(former))
+        });
     }
 
     fn standing(&self) -> Standing<'_> {

@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use anyhow::{Error, Result};
 use mcpwarden_policy::event::ServerType;
 use reqwest::Url;
-use rmcp::service::ClientLifecycleMode;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
 use super::http::{Http, Settings};
-use super::lists::{Listed, Progress, talk};
+use super::lists::{Listed, Opening, Progress, talk};
 use super::sse::OldHttp;
 use super::tap::{Failure, Tap};
 
@@ -35,7 +34,7 @@ pub async fn talk_http(
     url: &Url,
     settings: &Settings,
     tap: impl Fn() -> Tap,
-    lifecycle: ClientLifecycleMode,
+    opening: &Opening,
     progress: Progress<'_>,
 ) -> Result<Spoken> {
     let first = tap();
@@ -44,10 +43,11 @@ pub async fn talk_http(
     config.max_sse_event_size = first.max_bytes();
     let http = Http::new(settings, first.clone())?;
     let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
-    let outcome = talk(transport, lifecycle.clone(), &first, progress).await;
+    let outcome = talk(transport, opening, &first, progress).await;
     match outcome {
         Ok(listed) => Ok(Spoken { listed, kind: ServerType::Http, peer: http.peer(), tap: first }),
-        Err(error) if !http.is_refused() => Err(error),
+        // What was before it has the handshake.
+        Err(error) if !http.is_refused() || !opening.is_handshake() => Err(error),
         Err(error) => {
             let second = tap();
             let http = Http::new(settings, second.clone())?;
@@ -55,7 +55,7 @@ pub async fn talk_http(
                 Ok(transport) => transport,
                 Err(other) => return Err(both(&error, &other)),
             };
-            let listed = talk(transport, lifecycle, &second, progress).await?;
+            let listed = talk(transport, opening, &second, progress).await?;
             Ok(Spoken { listed, kind: ServerType::Sse, peer: http.peer(), tap: second })
         }
     }

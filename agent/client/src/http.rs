@@ -13,12 +13,13 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, 
 use reqwest::{
     Certificate, Client, ClientBuilder, Method, RequestBuilder, Response, StatusCode, Url, redirect,
 };
-use rmcp::model::ClientJsonRpcMessage;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::{Error as SseError, Sse, SseStream};
 
+use super::lists::NEWER;
 use super::pin::Pin;
 use super::tap::{Failure, Tap};
 
@@ -117,6 +118,12 @@ impl Http {
 
     /// Sends it; what is no success is an error that says why in words for people.
     pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, Failure> {
+        let response = self.sent(request).await?;
+        self.refusal(&response).map_or(Ok(response), Err)
+    }
+
+    /// Sends it, whatever the status of the answer.
+    async fn sent(&self, request: RequestBuilder) -> Result<Response, Failure> {
         let response = request.send().await.map_err(|error| {
             let why = causes(&error.without_url());
             Failure::from(self.distrust(&why).unwrap_or(why))
@@ -124,9 +131,14 @@ impl Http {
         if let Some(peer) = response.remote_addr() {
             let _ = self.peer.set(peer);
         }
+        Ok(response)
+    }
+
+    /// Why an answer is no success.
+    fn refusal(&self, response: &Response) -> Option<Failure> {
         let status = response.status();
         if status.is_success() {
-            return Ok(response);
+            return None;
         }
         let advice = match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => format!("; {}", self.advice.credentials),
@@ -139,7 +151,7 @@ impl Http {
             }
             _ => String::new(),
         };
-        Err(Failure { why: format!("it answers {status}{advice}"), status: Some(status.as_u16()) })
+        Some(Failure { why: format!("it answers {status}{advice}"), status: Some(status.as_u16()) })
     }
 
     /// What it means that a certificate is not trusted. `why` has the words of rustls, which has no others for it.
@@ -199,6 +211,15 @@ fn is(response: &Response, kind: &str) -> bool {
     value.is_some_and(|value| value.starts_with(kind))
 }
 
+/// The error in a body that only servers without a handshake answer with, of which the SDK makes something.
+fn newer_error(body: &str) -> Option<ServerJsonRpcMessage> {
+    let message = serde_json::from_str(body).ok()?;
+    match &message {
+        ServerJsonRpcMessage::Error(error) if NEWER.contains(&error.error.code) => Some(message),
+        _ => None,
+    }
+}
+
 fn with(
     request: RequestBuilder,
     session: Option<Arc<str>>,
@@ -225,14 +246,24 @@ impl StreamableHttpClient for Http {
         let request = with(self.request(Method::POST, &url, BOTH), session, headers);
         let body = serde_json::to_string(&message)?;
         self.tap.sent(&body);
-        let sent = self.send(request.header(CONTENT_TYPE, "application/json").body(body)).await;
+        let sent = self.sent(request.header(CONTENT_TYPE, "application/json").body(body)).await;
         let response = sent.map_err(|failure| {
+            self.tap.fail(failure);
+            Error::TransportChannelClosed
+        })?;
+        if let Some(failure) = self.refusal(&response) {
+            if response.status() == StatusCode::BAD_REQUEST
+                && is(&response, "application/json")
+                && let Some(error) = newer_error(&self.body(response).await?)
+            {
+                return Ok(StreamableHttpPostResponse::Json(error, None));
+            }
             let old = [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED];
             let refused = old.iter().any(|status| failure.status == Some(status.as_u16()));
             self.refused.store(refused, Ordering::Relaxed);
             self.tap.fail(failure);
-            Error::TransportChannelClosed
-        })?;
+            return Err(Error::TransportChannelClosed);
+        }
         let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         if is(&response, EVENTS) {
             return Ok(StreamableHttpPostResponse::Sse(self.events(response), session));
@@ -285,4 +316,27 @@ pub fn secret(value: &str) -> Result<HeaderValue> {
     let mut value = HeaderValue::from_str(value).map_err(|_| anyhow::anyhow!("invalid value of a header"))?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The body of an answer with status 400, and whether it is an error that only a newer server answers with.
+    #[test]
+    fn errors_of_newer_servers_are_read() {
+        for (body, expected) in [
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"m"}}"#, true),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"m","data":{}}}"#, true),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"m"}}"#, true),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no session"}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"m"}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, false),
+            (r#"{"detail":"Bad Request"}"#, false),
+            ("<html>", false),
+            ("", false),
+        ] {
+            assert_eq!(newer_error(body).is_some(), expected, "{body}");
+        }
+    }
 }

@@ -22,7 +22,7 @@ mod tap;
 pub use address::{Spoken, talk_http};
 pub use http::{Advice, Settings, secret};
 pub use lists::{
-    Definition, LISTS, List, Listed, Progress, TOOLS, either_way, instructions_of, is_refusal, talk,
+    Definition, LISTS, List, Listed, Opening, Progress, TOOLS, either_way, instructions_of, is_refusal, talk,
 };
 pub use pin::{Mismatch, Pin};
 pub use tap::{Failure, Frame, MAX_BYTES, Tap};

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Error, Result, bail};
@@ -20,7 +22,7 @@ use rmcp::transport::IntoTransport;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::tap::Tap;
+use super::tap::{Failure, Tap};
 
 /// Most definitions of one server.
 const MAX_DEFINITIONS: usize = 10_000;
@@ -52,31 +54,87 @@ pub struct Listed {
     pub incomplete: Vec<String>,
 }
 
-/// Talks as servers of most revisions want it, and, where the server refuses that, as those without a handshake do.
-///
-/// # Errors
-/// Those of the first attempt.
-pub async fn either_way<T>(attempt: impl AsyncFn(ClientLifecycleMode) -> Result<T>) -> Result<T> {
-    match attempt(ClientLifecycleMode::Initialize).await {
-        Err(error) if is_refusal(&error) => {
-            let preferred_versions = ProtocolVersion::KNOWN_VERSIONS.iter().rev().cloned().collect();
-            let second = attempt(ClientLifecycleMode::Discover { preferred_versions }).await;
-            second.map_err(|_| error)
-        }
-        outcome => outcome,
+/// How a conversation is opened.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    lifecycle: ClientLifecycleMode,
+    /// How long the server may take to answer.
+    patience: Option<Duration>,
+    /// Whether no other is to be tried.
+    is_decided: Arc<AtomicBool>,
+}
+
+impl Opening {
+    /// `server/discover`, and on the same connection `initialize` where the server answers that it knows no such thing.
+    fn newest(patience: Duration) -> Self {
+        let versions = ProtocolVersion::KNOWN_VERSIONS.iter().rev();
+        let preferred_versions = versions.filter(|version| !version.has_initialize()).cloned().collect();
+        let lifecycle = ClientLifecycleMode::Auto { preferred_versions, legacy_version: None };
+        Self { lifecycle, patience: Some(patience), is_decided: Arc::default() }
+    }
+
+    /// `initialize` alone.
+    fn handshake() -> Self {
+        Self { lifecycle: ClientLifecycleMode::Initialize, patience: None, is_decided: Arc::default() }
+    }
+
+    /// Whether it is the one of servers of revisions up to 2025-11-25.
+    pub(super) fn is_handshake(&self) -> bool {
+        self.lifecycle == ClientLifecycleMode::Initialize
+    }
+
+    /// Has no other be tried, whatever comes of this one.
+    pub fn decide(&self) {
+        self.is_decided.store(true, Ordering::Relaxed);
     }
 }
 
-/// Whether a server does not know `initialize`.
+/// Talks as servers of the newest revisions want it, and where that comes to nothing, as those before: once more from the start,
+/// since such a server may be silent, go away, or answer with any error. It is to answer the first within `patience`.
+///
+/// # Errors
+/// Those of the last attempt; of the first where only a newer server answers so.
+pub async fn either_way<T>(patience: Duration, attempt: impl AsyncFn(&Opening) -> Result<T>) -> Result<T> {
+    let newest = Opening::newest(patience);
+    let first = match attempt(&newest).await {
+        Err(error) if !newest.is_decided.load(Ordering::Relaxed) && !is_final(&error) => error,
+        outcome => return outcome,
+    };
+    let second = attempt(&Opening::handshake()).await;
+    second.map_err(|error| if is_newer(&first) { first } else { error })
+}
+
+/// Whether a server says the same in whichever words it is spoken to: it wants to see credentials, cannot be reached or trusted, or
+/// sends too much.
+fn is_final(error: &Error) -> bool {
+    error.downcast_ref().is_some_and(|failure: &Failure| matches!(failure.status, None | Some(401 | 403)))
+}
+
+/// Whether only servers that need no handshake say this.
+fn is_newer(error: &Error) -> bool {
+    match error.downcast_ref() {
+        Some(ClientInitializeError::JsonRpcError(error)) => NEWER.contains(&error.code),
+        Some(ClientInitializeError::NoCompatibleProtocolVersion { .. }) => true,
+        _ => false,
+    }
+}
+
+/// Errors of revisions without a handshake (2026-07-28).
+pub(super) const NEWER: [ErrorCode; 3] = [
+    ErrorCode::HEADER_MISMATCH,
+    ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
+    ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+];
+
+/// Whether a server answered the opening of a conversation with an error.
 pub fn is_refusal(error: &Error) -> bool {
-    let codes = [ErrorCode::METHOD_NOT_FOUND, ErrorCode::UNSUPPORTED_PROTOCOL_VERSION];
-    matches!(error.downcast_ref(), Some(ClientInitializeError::JsonRpcError(error)) if codes.contains(&error.code))
+    matches!(error.downcast_ref(), Some(ClientInitializeError::JsonRpcError(_)))
 }
 
 /// The handshake, and all lists. Where it fails, the tap knows best why.
 pub async fn talk<T, E, A>(
     transport: T,
-    lifecycle: ClientLifecycleMode,
+    opening: &Opening,
     tap: &Tap,
     progress: Progress<'_>,
 ) -> Result<Listed>
@@ -84,13 +142,13 @@ where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let outcome = converse(transport, lifecycle, tap, progress).await;
+    let outcome = converse(transport, opening, tap, progress).await;
     outcome.map_err(|error| tap.failure().map_or(error, Error::from))
 }
 
 async fn converse<T, E, A>(
     transport: T,
-    lifecycle: ClientLifecycleMode,
+    opening: &Opening,
     tap: &Tap,
     progress: Progress<'_>,
 ) -> Result<Listed>
@@ -101,14 +159,22 @@ where
     progress("is being greeted");
     let this = Implementation::new("mcpwarden", env!("CARGO_PKG_VERSION"));
     let client = ClientConfig::new(ClientCapabilities::default(), this);
-    let mut service = match serve_client_with_lifecycle(client, transport, lifecycle).await {
+    let greeting = serve_client_with_lifecycle(client, transport, opening.lifecycle.clone());
+    let greeted = match opening.patience {
+        Some(patience) => tokio::time::timeout(patience, greeting).await,
+        None => Ok(greeting.await),
+    };
+    let Ok(greeted) = greeted else { bail!("the server did not answer `server/discover`") };
+    let mut service = match greeted {
         Ok(service) => service,
         Err(error @ ClientInitializeError::JsonRpcError(_)) => return Err(error.into()),
+        Err(error @ ClientInitializeError::NoCompatibleProtocolVersion { .. }) => return Err(error.into()),
         Err(ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }) => {
             bail!("the server closed the connection before it answered `initialize`")
         }
         Err(error) => return Err(Error::from(error).context("the server does not speak MCP")),
     };
+    opening.decide();
     let listed = lists(&service, tap, progress).await;
     // Whatever comes of it: a program is ended afterwards, and a session over HTTP runs out.
     let _ = service.close_with_timeout(FAREWELL).await;
@@ -268,6 +334,9 @@ impl Pages {
         }
     }
 }
+
+#[cfg(test)]
+mod eras;
 
 #[cfg(test)]
 mod tests {

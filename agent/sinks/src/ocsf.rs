@@ -199,9 +199,10 @@ fn outcome(body: &EventBody) -> Option<Outcome> {
         EventBody::Detected(found) => (found.action, false),
         EventBody::ToolChanged(changed) => (changed.action, false),
         EventBody::DefinitionChanged(changed) => (changed.action, false),
-        EventBody::RequestWarned(_) | EventBody::ApprovalRequested(_) | EventBody::TlsMismatch(_) => {
-            (Action::Alert, false)
-        }
+        EventBody::RequestWarned(_)
+        | EventBody::ApprovalRequested(_)
+        | EventBody::TlsMismatch(_)
+        | EventBody::ProtocolViolation(_) => (Action::Alert, false),
         _ => return None,
     };
     Some(Outcome::of(action, enforced))

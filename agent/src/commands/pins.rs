@@ -51,7 +51,7 @@ pub fn list(options: &PinsList) -> Result<()> {
 pub fn state(pin: &Pin) -> &'static str {
     let record = &pin.record;
     match (record.pinned, record.current == record.hash) {
-        _ if record.denies(&record.current) => "denied",
+        _ if record.denies_current() => "denied",
         _ if !record.listed => "removed",
         (_, false) => "changed",
         (true, true) => "pinned",

@@ -22,7 +22,7 @@ use crate::output::{escaped, print_json_line, print_line, seconds, word};
 /// A tool with what only `show` says of it.
 #[derive(Debug, Serialize)]
 pub struct Shown {
-    /// `tool`, `prompt`, `resource_template` or `instructions`.
+    /// `tool`, `prompt`, `resource_template`, `instructions` or `interface`.
     kind: &'static str,
     #[serde(flatten)]
     tool: Tool,

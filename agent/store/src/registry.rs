@@ -230,6 +230,7 @@ pub fn word(kind: ItemKind) -> &'static str {
         ItemKind::Prompt => "prompt",
         ItemKind::ResourceTemplate => "resource_template",
         ItemKind::Instructions => "instructions",
+        ItemKind::Interface => "interface",
     }
 }
 

@@ -229,6 +229,17 @@ fn body(event: &Event, line: &mut Line) {
                 line.plain(&format!("  left out: {}", clean(&warned.tools_left_out.join(", "))));
             }
         }
+        EventBody::ProtocolViolation(breach) => {
+            line.plain(&format!("  {} in a {} conversation", word(&breach.violation), word(&breach.era)));
+            if let Some(method) = &breach.method {
+                line.plain(&format!("  {}", clean(method)));
+            }
+            for (name, text) in [("expected", &breach.expected), ("found", &breach.found)] {
+                if let Some(text) = text {
+                    line.dim(&format!("  {name} {}", clean(text)));
+                }
+            }
+        }
         EventBody::ApprovalRequested(requested) => {
             line.plain(&format!("  {} {}", clean(&requested.tool_name), clean(&requested.reason)));
             line.dim(&format!("  {}", clean(&requested.tool_hash)));

@@ -56,6 +56,7 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         }
         EventBody::GateDecided(_) => ("STOPPED ", colour(AnsiColor::Red)),
         EventBody::RequestWarned(_) => ("warned  ", colour(AnsiColor::Yellow)),
+        EventBody::ProtocolViolation(_) => ("VIOLATES", colour(AnsiColor::Yellow)),
         EventBody::ApprovalRequested(_) => ("APPROVE?", colour(AnsiColor::Red)),
         EventBody::SessionSet(_) => ("set     ", colour(AnsiColor::Magenta)),
         EventBody::PinsReset(_) => ("forgot  ", colour(AnsiColor::Magenta)),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mcpwarden_protocol::definition::json_digest;
+use mcpwarden_protocol::definition::{former_digest, json_digest};
 use sha2::{Digest as _, Sha256};
 
 use super::{Detector, Harmless, Inspection};
@@ -13,6 +13,8 @@ use super::{Detector, Harmless, Inspection};
 pub struct Known {
     /// The hash of the definition: see [`json_digest`].
     pub hash: [u8; 32],
+    /// The hash that earlier versions had of it, where that is another one: see [`former_digest`].
+    pub former: Option<[u8; 32]>,
     /// What was found in it.
     pub found: Inspection,
 }
@@ -72,7 +74,10 @@ impl DefinitionCache {
             return Arc::clone(known);
         }
         let harmless = &mut self.harmless;
-        let look = || Arc::new(Known { hash: json_digest(json), found: inspect(harmless) });
+        let look = || {
+            let (hash, former) = (json_digest(json), former_digest(json));
+            Arc::new(Known { hash, former, found: inspect(harmless) })
+        };
         let known = self.old.remove(&key).unwrap_or_else(look);
         if self.young.len() >= self.generation {
             self.old = std::mem::take(&mut self.young);

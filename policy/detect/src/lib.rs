@@ -13,10 +13,12 @@
 //! | `probe` | a text in, hits out |
 //! | `sentence`, `window` | hits of two sentences added up |
 //! | `severity` | the severity of a score |
+//! | `apps` | user interfaces, as what they are |
 //! | `budget` | how much of this one message may take |
 //! | `segment` | a long text in parts, and which come first |
 //! | `inspect` | all of it for one field after the other |
 
+mod apps;
 mod budget;
 mod cache;
 mod decode;
@@ -55,6 +57,8 @@ pub use rules::{Examples, Rule, RuleError, RulePlace, RuleSet, Scope};
 pub use severity::{score_of, severity_of};
 pub use structure::Structure;
 
+use mcpwarden_protocol::definition::VARYING;
+use mcpwarden_protocol::message::meta::META;
 use mcpwarden_terms::glob::NameGlob;
 use mcpwarden_terms::{Category, Detection, Severity};
 
@@ -226,8 +230,8 @@ impl Detector {
         found
     }
 
-    /// Inspects the JSON text of a definition: every string and name in it, `_meta` left out, as it is from the
-    /// definition's hash. The texts of neighbouring parameters are read as one as well.
+    /// Inspects the JSON text of a definition: every string and name in it, without what varies in `_meta`, as the
+    /// definition's hash has it. The texts of neighbouring parameters are read as one as well.
     pub fn tool(&self, json: &str) -> Inspection {
         self.tool_among(json, &mut Harmless::default())
     }
@@ -237,8 +241,12 @@ impl Detector {
         let mut inspector = Inspector::default();
         let mut joined = Joined::default();
         let complete = walk(json, |path, leaf, text| {
-            if path.root() == "_meta" {
+            let of_meta = path.root() == META;
+            if of_meta && VARYING.contains(&path.below_root()) {
                 return;
+            }
+            if leaf == Leaf::Text && repeats_secret(path, &text) {
+                inspector.structure(&self.definition, Structure::SecretHeader, &text, || path.pointer());
             }
             if leaf == Leaf::Text && !path.is("name") {
                 if !known.has(&text) && inspector.text(&self.definition, &text, || path.pointer()) {
@@ -254,7 +262,7 @@ impl Detector {
             if text.len() > MAX_NAME && (path.is("name") || above.next() == Some("properties")) {
                 inspector.structure(&self.name, Structure::LongName, &text, || path.pointer());
             }
-            let names = (path.root() != "outputSchema").then_some(&self.name);
+            let names = (!of_meta && path.root() != "outputSchema").then_some(&self.name);
             inspector.name(names, &self.definition, &text, || path.pointer());
         });
         joined.inspect(&mut inspector, &self.definition);
@@ -348,6 +356,15 @@ impl Detector {
         });
         inspector.finish(&self.definition, complete)
     }
+}
+
+/// Whether a text is the name of a header that repeats a parameter which takes a secret, by the name of either.
+fn repeats_secret(path: &walk::Path<'_>, header: &str) -> bool {
+    let mut keys = path.keys();
+    path.root() == "inputSchema"
+        && keys.next() == Some("x-mcp-header")
+        && (redact::is_secret_name(header, false)
+            || keys.next().is_some_and(|parameter| redact::is_secret_name(parameter, false)))
 }
 
 /// Whether a string stands where an image, a sound or a file does, in base64

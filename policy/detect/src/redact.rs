@@ -25,6 +25,7 @@ use mcpwarden_terms::Json;
 
 pub(crate) use argv::{is_secret_key, redact_prose};
 pub use argv::{redact_argv, redact_word};
+pub(crate) use names::is_secret_name;
 
 /// What stands in for a secret.
 const MASK: &str = "***";

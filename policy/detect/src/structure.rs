@@ -45,6 +45,8 @@ pub enum Structure {
     MisusedState,
     /// A request for the task of another.
     ForeignTask,
+    /// A header that repeats a parameter which takes a secret.
+    SecretHeader,
     /// More suspicious text than the budget allows to look at.
     Budget,
     /// A tool of this session, named with a command to use it.

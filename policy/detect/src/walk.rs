@@ -98,6 +98,12 @@ impl<'a> Path<'a> {
         first.unwrap_or_default()
     }
 
+    /// The key below the first one.
+    pub(super) fn below_root(&self) -> &'a str {
+        let second = self.steps.iter().filter_map(Step::key).nth(1);
+        second.unwrap_or_default()
+    }
+
     /// Whether it is this one key long.
     pub(super) fn is(&self, key: &str) -> bool {
         self.depth == 1 && self.root() == key

@@ -74,19 +74,20 @@ pub struct ToolChanged {
     pub diff: Diff,
     /// The detections in the new definition.
     pub detections: Vec<Detection>,
-    /// The highest severity of these detections; null without detections.
+    /// The highest severity of these detections and of what is `widened` (`high`; `medium` for `visibility`); null without
+    /// either.
     pub max_severity: Option<Severity>,
     /// The decision of the guards.
     pub action: Action,
 }
 
-/// The instructions of a server, a prompt or a resource template differs from its pin. The agent reports this once for
+/// The instructions of a server, a prompt, a resource template or the interface of a resource (`_meta.ui`) differs from its pin. The agent reports this once for
 /// each new text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DefinitionChanged {
     /// The kind of the definition.
     pub kind: ItemKind,
-    /// The name of the prompt or resource template; empty for instructions.
+    /// The name of the prompt or resource template, the address of the resource; empty for instructions.
     pub name: String,
     /// The hash of the pinned definition.
     pub previous_hash: String,
@@ -97,7 +98,8 @@ pub struct DefinitionChanged {
     pub diff: Diff,
     /// The detections in the new definition.
     pub detections: Vec<Detection>,
-    /// The highest severity of these detections; null without detections.
+    /// The highest severity of these detections and of what is `widened` (`high`; `medium` for `visibility`); null without
+    /// either.
     pub max_severity: Option<Severity>,
     /// The decision of the guards.
     pub action: Action,

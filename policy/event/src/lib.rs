@@ -11,6 +11,7 @@ pub mod examples;
 mod gate;
 mod judgement;
 mod network;
+mod protocol;
 mod server;
 mod session;
 mod store;
@@ -38,6 +39,7 @@ pub use network::{
     NetworkConnection, NetworkUnblocked, NetworkUninspected, Protocol, RequestRefused, ServerDenied,
     ServerEgress, ServerReachable, ServerUnreachable, TlsMismatch,
 };
+pub use protocol::{ProtocolViolation, Violation};
 pub use server::{
     CapacityExceeded, MatchedBy, PerDirection, ProcessInfo, ServerExecuted, ServerExited, ServerInitialized,
     ServerPreloaded, ServerStarted, ServerVersionChanged, Table,
@@ -48,12 +50,14 @@ pub use store::{
 };
 pub use traffic::{
     CallStatus, CaptureGap, ConcurrencyExceeded, Message, MessageKind, RequestTimedOut, ToolCalled,
-    ToolResult, ToolSeen, ToolStatus,
+    ToolResult, ToolSeen, ToolStatus, Trace,
 };
 
 use mcpwarden_terms::{ConnectionId, ServerId, SessionId, Timestamp};
 
-pub use mcpwarden_terms::{Category, Detection, Form, GapCause, Identity, Json, Match, ServerType, Severity};
+pub use mcpwarden_terms::{
+    Category, Detection, Era, Form, GapCause, Identity, Json, Match, ServerType, Severity,
+};
 
 /// One record of something that happened.
 ///
@@ -150,6 +154,7 @@ impl EventBody {
             Self::ApprovalRequested(asked) => asked.max_severity,
             Self::CrossServerBlocked(blocked) => Some(blocked.severity),
             Self::TlsMismatch(mismatch) => Some(mismatch.severity),
+            Self::ProtocolViolation(violation) => Some(violation.severity),
             Self::ServerEgress(egress) => Some(egress.severity),
             Self::ServerExecuted(executed) => executed.mistaken_for.as_ref().map(|_| Severity::High),
             Self::ServerPreloaded(_) => Some(Severity::Medium),
@@ -289,8 +294,10 @@ bodies! {
     ServerVersionChanged = "mcp_server_version_changed",
     /// A table has no capacity for more entries of a server.
     CapacityExceeded = "mcp_capacity_exceeded",
-    /// A server answered `initialize`.
+    /// A server answered `initialize` or `server/discover`.
     ServerInitialized = "mcp_server_initialized",
+    /// A message does not belong into its conversation.
+    ProtocolViolation = "mcp_protocol_violation",
     /// A server offers a tool; once for each connection, name and definition.
     ToolSeen = "mcp_tool_seen",
     /// A tool's definition differs from its pin.

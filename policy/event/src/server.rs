@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use mcpwarden_terms::{Detection, Direction, Identity, ServerId};
+use mcpwarden_terms::{Detection, Direction, Era, Identity, ServerId};
 
 /// The way in which a program was recognised as an MCP server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -161,31 +161,39 @@ pub struct CapacityExceeded {
     pub refused: u64,
 }
 
-/// A server answered `initialize`.
+/// A server answered `initialize` or `server/discover`; or, where the client opened with neither, its first request of a
+/// stateless revision. The agent reports the same answer to `server/discover` once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerInitialized {
-    /// `serverInfo.name` of the answer.
+    /// The era of the conversation: `handshake` (up to revision 2025-11-25) or `stateless` (from 2026-07-28 on).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub era: Option<Era>,
+    /// `serverInfo.name` of the answer, or of its `_meta`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
-    /// `serverInfo.version` of the answer.
+    /// `serverInfo.version` of the answer, or of its `_meta`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_version: Option<String>,
-    /// `clientInfo.name` of the request.
+    /// `clientInfo.name` of the request, or of its `_meta`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_name: Option<String>,
-    /// `clientInfo.version` of the request.
+    /// `clientInfo.version` of the request, or of its `_meta`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_version: Option<String>,
-    /// `protocolVersion` of the answer: the version in use.
+    /// The version in use: `protocolVersion` of the answer; for `server/discover`, that of the request if the server supports
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<String>,
-    /// `protocolVersion` of the request.
+    /// `protocolVersion` of the request, or of its `_meta`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_protocol_version: Option<String>,
+    /// `supportedVersions` of the answer to `server/discover` (bounded).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub supported_versions: Vec<String>,
     /// `capabilities` of the answer; null if the answer has none.
     #[serde(default)]
     pub capabilities: Value,
-    /// `capabilities` of the request; null if the request has none.
+    /// `capabilities` of the request, or of its `_meta`; null if the request has none.
     #[serde(default)]
     pub client_capabilities: Value,
     /// `instructions` of the answer: text for the model (bounded).

@@ -50,10 +50,28 @@ pub struct ToolSeen {
     /// The side effects of the tool, such as `fs.write`. Absent without known side effects.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub side_effect_tags: BTreeSet<String>,
+    /// The resource with the user interface of the tool (`_meta.ui.resourceUri`, MCP Apps; bounded).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ui_resource: Option<String>,
+    /// What that interface may do (`_meta.ui`): `visibility model`, `csp.connectDomains https://x.example`,
+    /// `permissions.camera` (bounded). Absent without an interface.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ui_grants: Vec<String>,
     /// The detections in the definition.
     pub detections: Vec<Detection>,
     /// The highest severity of these detections; null without detections.
     pub max_severity: Option<Severity>,
+}
+
+/// The trace that a request belongs to (W3C Trace Context): of its `_meta`; without one there, of the head of its HTTP request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Trace {
+    /// `traceparent` (bounded).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// `tracestate` (bounded).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
 }
 
 /// A client requested a tool call (`tools/call`). If the server requires input, the client sends the request again; the
@@ -76,6 +94,9 @@ pub struct ToolCalled {
     pub meta: Option<Value>,
     /// The category of the tool, by its name.
     pub category: ToolCategory,
+    /// The trace of the call.
+    #[serde(flatten)]
+    pub trace: Trace,
     /// The decision of the guards.
     #[serde(flatten)]
     pub decided: Decided,
@@ -121,6 +142,9 @@ pub struct ToolResult {
     /// `error.code` of a JSON-RPC error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<i64>,
+    /// The name of that code, such as `header_mismatch`, if a specification defines it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_name: Option<String>,
     /// `error.message` (bounded) of a JSON-RPC error; only with full payloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
@@ -137,6 +161,9 @@ pub struct ToolResult {
     pub rounds: u32,
     /// `result` (or `error.data` of a JSON-RPC error), redacted leaf by leaf except with full payloads.
     pub result: Json,
+    /// The trace of the call.
+    #[serde(flatten)]
+    pub trace: Trace,
     /// The decision of the guards on the answer.
     #[serde(flatten)]
     pub decided: Decided,
@@ -201,6 +228,12 @@ pub struct Message {
     /// The id of the message, as it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jsonrpc_id: Option<Value>,
+    /// The name of the code of an error, such as `header_mismatch`, if a specification defines it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_name: Option<String>,
+    /// The trace of a request or a notification.
+    #[serde(flatten)]
+    pub trace: Trace,
     /// The length of the frame (of the whole batch, for a message in a batch). Bytes.
     pub bytes: u64,
     /// The whole message with full payloads; otherwise `params`, `result` or `error`, redacted leaf by leaf.

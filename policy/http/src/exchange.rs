@@ -1,7 +1,8 @@
 //! A request and its answer.
 
+use mcpwarden_protocol::message::meta::RequestMeta;
 use mcpwarden_protocol::message::{self as protocol, Kind, MAX_ID_BYTES};
-use mcpwarden_terms::ConnectionId;
+use mcpwarden_terms::{ConnectionId, Era};
 
 use super::head::{Method, Request};
 use super::link::{Hash, Names, RequestTarget};
@@ -50,6 +51,7 @@ impl Exchange {
                 session: request.session.map(|id| place.session(id)),
                 endpoint: place.endpoint(request.target),
                 anonymous: place.anonymous(),
+                stateless: place.stateless(),
             },
             shows_mcp: request.session.is_some() || request.meta.protocol_version.is_some(),
             accepts_events: request.method == Method::Get && request.accepts_events,
@@ -65,7 +67,12 @@ impl Exchange {
     pub(super) fn unpaired(place: RequestTarget) -> Self {
         Self {
             method: Method::Other,
-            names: Names { session: None, endpoint: place.endpoint(""), anonymous: place.anonymous() },
+            names: Names {
+                session: None,
+                endpoint: place.endpoint(""),
+                anonymous: place.anonymous(),
+                stateless: place.stateless(),
+            },
             place,
             meta: HttpMeta::default(),
             shows_mcp: false,
@@ -83,6 +90,12 @@ impl Exchange {
             answered: false,
             is_told: false,
         }
+    }
+
+    /// Whether its head names a stateless revision.
+    pub(super) fn says_stateless(&self) -> bool {
+        let revision = self.meta.protocol_version.as_deref();
+        revision.and_then(Era::of_revision) == Some(Era::Stateless)
     }
 
     /// Memory that it takes, about.
@@ -111,6 +124,8 @@ pub(super) struct Gist {
     pub(super) is_message: bool,
     /// Whether it asks for a session.
     pub(super) is_initialize: bool,
+    /// Whether it names a stateless revision, or asks for one.
+    pub(super) is_stateless: bool,
     /// Whether it answers a request.
     pub(super) is_answer: bool,
     /// The id, where it is one request.
@@ -127,8 +142,11 @@ impl Gist {
             gist.is_versioned |= message.versioned;
             gist.is_message |= !matches!(message.kind, Kind::Invalid);
             match &message.kind {
-                Kind::Request { id, method, .. } => {
+                Kind::Request { id, method, params } => {
                     gist.is_initialize |= *method == protocol::Method::Initialize;
+                    let revision = RequestMeta::of(*params).protocol_version;
+                    let era = revision.and_then(|revision| Era::of_revision(&revision));
+                    gist.is_stateless |= era.or(method.era()) == Some(Era::Stateless);
                     let id = Some(id.0).filter(|id| !parsed.batch && id.len() <= MAX_ID_BYTES);
                     gist.id = id.map(Box::from);
                 }

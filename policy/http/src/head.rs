@@ -10,6 +10,7 @@
 use httparse::{EMPTY_HEADER, Header};
 
 use super::coding::Coding;
+use super::mirrored::{Header as Field, Mirrored};
 use super::reader::Framing;
 use super::{HttpMeta, Uninspected};
 
@@ -75,6 +76,10 @@ pub(super) enum ContentType {
 
 /// Longest value of a header in [`HttpMeta`], in bytes; a longer one is left out.
 const META_BYTES: usize = 512;
+/// What the names of headers begin with that repeat a parameter.
+const PARAM: &str = "mcp-param-";
+/// Most of them that are kept.
+const MAX_PARAMS: usize = 32;
 
 /// Reads the head of a request.
 ///
@@ -117,6 +122,7 @@ pub(super) fn request(head: &[u8]) -> Result<Request<'_>, Uninspected> {
             traceparent: fields.meta("traceparent"),
             tracestate: fields.meta("tracestate"),
             user_agent: fields.meta("user-agent"),
+            mirrored: fields.mirrored(),
         },
     })
 }
@@ -191,6 +197,24 @@ impl<'b> Fields<'_, 'b> {
             .iter()
             .filter(move |header| header.name.eq_ignore_ascii_case(name))
             .map(|header| header.value.trim_ascii())
+    }
+
+    /// What the body is to say as well.
+    fn mirrored(&self) -> Mirrored {
+        let names = self.headers.iter().map(|header| header.name.to_ascii_lowercase());
+        let mut names: Vec<String> = names.filter(|name| name.starts_with(PARAM)).collect();
+        names.sort();
+        names.dedup();
+        let field = |name: &str| Field::of(self.all(name));
+        let param = |name: &String| Some((name.get(PARAM.len()..)?.into(), field(name)?));
+        Mirrored {
+            method: field("mcp-method"),
+            name: field("mcp-name"),
+            protocol_version: field("mcp-protocol-version"),
+            params: names.iter().take(MAX_PARAMS).filter_map(param).collect(),
+            has_more_params: names.len() > MAX_PARAMS,
+            has_session: self.all("mcp-session-id").next().is_some(),
+        }
     }
 
     fn get(&self, name: &str) -> Option<&'b [u8]> {

@@ -12,6 +12,7 @@
 //! | its session | its request names it in `Mcp-Session-Id` |
 //! | the endpoint that it was posted to | a server of the older transport named it in its first event |
 //! | the request itself | it is `initialize`: the answer names the session, or there is none |
+//! | all stateless requests of that client, address, host and path | they name a stateless revision, and no session |
 //! | all others of that client, address, host and path | nothing else is known |
 //!
 //! **What it takes for granted.** The two directions come nearly in order of time: an answer may come before its
@@ -31,6 +32,7 @@ mod content;
 mod exchange;
 mod head;
 mod link;
+mod mirrored;
 mod reader;
 mod readings;
 mod sse;
@@ -45,6 +47,7 @@ use serde::Serialize;
 
 pub use link::LINK;
 use link::Links;
+pub use mirrored::{Header, Mirrored};
 use stream::Stream;
 
 /// Bounds of what may grow.
@@ -92,7 +95,8 @@ pub struct Peers {
     pub known: bool,
 }
 
-/// What of a request's head may be told. Nothing else of it leaves, but host and path. An answer has its request's.
+/// What of a request's head may be told. Nothing else of it leaves, but host and path. An answer has its request's, and
+/// whether its own has a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HttpMeta {
     /// `MCP-Protocol-Version`.
@@ -107,13 +111,16 @@ pub struct HttpMeta {
     /// `User-Agent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_agent: Option<Box<str>>,
+    /// What the body is to say as well. Not for guards.
+    #[serde(skip)]
+    pub mirrored: Mirrored,
 }
 
 impl HttpMeta {
     /// Memory that its texts take.
     pub fn bytes(&self) -> usize {
         let texts = [&self.protocol_version, &self.traceparent, &self.tracestate, &self.user_agent];
-        texts.into_iter().flatten().map(|text| text.len()).sum()
+        texts.into_iter().flatten().map(|text| text.len()).sum::<usize>() + self.mirrored.bytes()
     }
 }
 

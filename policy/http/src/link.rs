@@ -40,6 +40,8 @@ pub(super) struct Names {
     pub(super) endpoint: Name,
     /// Of all without a session.
     pub(super) anonymous: Name,
+    /// Of all that are stateless.
+    pub(super) stateless: Name,
 }
 
 /// Where a request goes.
@@ -69,6 +71,11 @@ impl RequestTarget {
     /// The name of the link of everything that is sent here without a session.
     pub(super) fn anonymous(&self) -> Name {
         self.name(b"path", self.bare_path().as_bytes())
+    }
+
+    /// The name of the link of everything stateless that is sent here: a client may speak both eras at one address.
+    pub(super) fn stateless(&self) -> Name {
+        self.name(b"stateless", self.bare_path().as_bytes())
     }
 
     /// The name of the link of a session.

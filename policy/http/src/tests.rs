@@ -4,6 +4,7 @@ mod clients;
 mod hostile;
 mod links;
 mod loss;
+mod mirrored;
 mod properties;
 mod wire;
 

@@ -2,8 +2,11 @@
 
 mod diff;
 mod hash;
+mod ui;
 
 pub use diff::{Diff, FieldChange};
 pub use hash::{
-    bounded, bounded_name, bytes_hash, hex, is_bounded, json_digest, json_hash, push_hex, text_hash,
+    VARYING, bare_digest, bounded, bounded_name, bytes_hash, former_digest, hex, is_bounded, json_digest,
+    json_hash, push_hex, text_hash,
 };
+pub use ui::grants;

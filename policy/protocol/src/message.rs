@@ -9,7 +9,9 @@
 mod course;
 mod keys;
 mod mend;
+pub mod meta;
 mod method;
+mod refusal;
 mod value;
 
 use std::borrow::Cow;
@@ -27,8 +29,9 @@ pub use course::{Course, ResultKind, Retry, entries, of_every_try};
 pub use keys::{Respelled, respell};
 pub(crate) use mend::BLANKS;
 pub use method::Method;
+pub use refusal::error_name;
 pub use value::{
-    Key, all_members, decode_str, members, members_once, mend_surrogates, string, value, without,
+    Key, all_members, decode_str, may_have, members, members_once, mend_surrogates, string, value, without,
 };
 
 /// Most messages in one batch.
@@ -343,7 +346,8 @@ fn message<'a>(envelope: Option<Envelope<'a>>, raw: &'a str) -> Message<'a> {
 }
 
 /// Whether a request that a client sends first shows that the other side is an MCP server. `initialize` is a
-/// language server's too: only MCP has a `protocolVersion` in it. `ping` and `shutdown` are everyone's.
+/// language server's too: only MCP has a `protocolVersion` in it. `ping` and `shutdown` are everyone's. Whatever is asked in a
+/// revision of MCP is asked of an MCP server.
 pub fn is_mcp_opening(message: &Message<'_>) -> bool {
     match &message.kind {
         Kind::Request { method: Method::Initialize, params: Some(params), .. } => {
@@ -351,7 +355,9 @@ pub fn is_mcp_opening(message: &Message<'_>) -> bool {
             version.is_some_and(|version| version.get().starts_with('"'))
         }
         Kind::Request { method: Method::Initialize, .. } => false,
-        Kind::Request { method, .. } => method.is_client_request(),
+        Kind::Request { method, params, .. } => {
+            method.is_client_request() || meta::RequestMeta::of(*params).protocol_version.is_some()
+        }
         _ => false,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::rounds::Attempt;
+use crate::event::Trace;
 use crate::registry::ItemKind;
 use crate::terms::Timestamp;
 
@@ -20,6 +21,7 @@ pub(super) enum Asked {
         first: bool,
     },
     Initialize(Box<Client>),
+    Discover(Box<Client>),
     Other {
         method: Box<str>,
     },
@@ -28,15 +30,10 @@ pub(super) enum Asked {
 impl Asked {
     /// Memory that it takes beside itself, about.
     pub(super) fn heap_bytes(&self) -> usize {
-        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         match self {
             Self::Call { tool_name } => tool_name.len(),
             Self::List { .. } => 0,
-            Self::Initialize(client) => {
-                let capabilities = client.capabilities.as_ref().map_or(0, |json| json.len());
-                let names = length(&client.name) + length(&client.version) + length(&client.protocol_version);
-                size_of::<Client>() + capabilities + names
-            }
+            Self::Initialize(client) | Self::Discover(client) => client.bytes(),
             Self::Other { method } => method.len(),
         }
     }
@@ -49,6 +46,7 @@ impl Asked {
             Self::List { kind: ItemKind::Prompt, .. } => "prompts/list",
             Self::List { .. } => "resources/templates/list",
             Self::Initialize(_) => "initialize",
+            Self::Discover(_) => "server/discover",
             Self::Other { method } => method,
         }
     }
@@ -64,6 +62,8 @@ pub(super) struct Answered<'a> {
     pub(super) time: Timestamp,
     /// Which of several tries it is.
     pub(super) attempt: &'a Attempt,
+    /// The trace of the request.
+    pub(super) trace: &'a Trace,
 }
 
 impl<'a> Answered<'a> {
@@ -76,7 +76,7 @@ impl<'a> Answered<'a> {
     }
 }
 
-/// What a client says of itself in `initialize`.
+/// What a client says of itself in `initialize`, or in `_meta` of its requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client {
     pub(super) name: Option<String>,
@@ -84,4 +84,14 @@ pub(super) struct Client {
     pub(super) protocol_version: Option<String>,
     /// As JSON: read, it would be up to a hundred times as large.
     pub(super) capabilities: Option<Box<str>>,
+}
+
+impl Client {
+    /// Memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let capabilities = self.capabilities.as_ref().map_or(0, |json| json.len());
+        let names = length(&self.name) + length(&self.version) + length(&self.protocol_version);
+        size_of::<Self>() + capabilities + names
+    }
 }

@@ -241,6 +241,10 @@ counters! { Counters {
     repeated_responses,
     /// Messages that not every reader takes for the same: by their framing, by the case of their keys, or second answers.
     irregular_messages,
+    /// Lists that are said to be the same for all users, and were not remembered since there were too many.
+    public_lists_forgotten,
+    /// Forms of the other era of MCP, and changes of who speaks, in conversations.
+    protocol_violations,
     /// Open requests given up since there were too many.
     open_requests_evicted,
     /// Requests that reused the id of one still open.

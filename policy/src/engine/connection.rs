@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use super::address::At;
 use super::config::Counters;
+use super::conversation::Conversation;
+use super::heads::Repeated;
 use super::io::{Connect, ExitStatus, Process};
 use super::memory::Account;
 use super::pairing::Pairing;
@@ -20,7 +22,7 @@ use super::seen::Stop;
 use crate::discovery::{self, Match};
 use crate::event::{CaptureGap, GateDecided, Identity, MatchedBy, ServerExited, ServerType};
 use crate::guard::ToolFacts;
-use crate::http::HttpMeta;
+use crate::http::{HttpMeta, Mirrored};
 use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::wire::Framing;
 
@@ -34,6 +36,7 @@ pub(super) enum Waiting {
         bytes: Vec<u8>,
         stop: Option<Stop>,
         turn: Option<Box<str>>,
+        http: Option<Box<HttpMeta>>,
     },
     Decided {
         time: Timestamp,
@@ -118,6 +121,8 @@ pub(super) struct Connection {
     requests: [Pairing; 2],
     /// Whether the last frame of each direction was a message.
     last_was_message: [bool; 2],
+    /// The era in which it is held, and who speaks.
+    pub(super) conversation: Conversation,
     /// Whether a look at late answers is due.
     pub(super) watched: bool,
     /// Whether it was reported that too much is open.
@@ -134,7 +139,9 @@ pub(super) struct Connection {
     pub(super) tools: BTreeMap<Arc<str>, ToolFacts>,
     /// What is known from before of tools that it does not list, by name.
     pub(super) unlisted: BTreeMap<Arc<str>, ToolFacts>,
-    /// Memory that both take.
+    /// Of them: the parameters that their clients repeat in heads.
+    pub(super) repeated: BTreeMap<Arc<str>, Vec<Repeated>>,
+    /// Memory that all three take.
     pub(super) tools_bytes: usize,
     pub(super) totals: ServerExited,
 }
@@ -173,6 +180,7 @@ impl Connection {
             inners: Vec::new(),
             requests: [Pairing::default(), Pairing::default()],
             last_was_message: [false; 2],
+            conversation: Conversation::default(),
             watched: false,
             crowded: false,
             is_uncompared: false,
@@ -181,6 +189,7 @@ impl Connection {
             reported: HashSet::new(),
             tools: BTreeMap::new(),
             unlisted: BTreeMap::new(),
+            repeated: BTreeMap::new(),
             tools_bytes: 0,
             totals: ServerExited::default(),
         }
@@ -249,8 +258,14 @@ impl Connection {
 
     /// What the head of a request says.
     pub(super) fn set_http(&mut self, http: &HttpMeta) {
-        if self.http.as_ref() != Some(http) {
-            self.http = Some(http.clone());
+        // What is only compared with the body is another with each request, and nothing for guards.
+        let told = |http: &HttpMeta| HttpMeta { mirrored: Mirrored::default(), ..http.clone() };
+        let is_known = self.http.as_ref().is_some_and(|known| {
+            (&known.protocol_version, &known.traceparent, &known.tracestate, &known.user_agent)
+                == (&http.protocol_version, &http.traceparent, &http.tracestate, &http.user_agent)
+        });
+        if !is_known {
+            self.http = Some(told(http));
             self.describe();
         }
     }
@@ -326,7 +341,8 @@ impl Connection {
         let http = self.http.as_ref().map_or(0, |http| 2 * http.bytes());
         let at = self.at.as_ref().map_or(0, At::bytes);
         let ids: usize = self.ids.iter().map(|id| size_of::<ServerId>() + id.0.len()).sum();
-        size_of::<Self>() + ids + waiting + requests + tools + self.chain_bytes + metadata + http + at
+        let said = self.conversation.bytes();
+        size_of::<Self>() + ids + said + waiting + requests + tools + self.chain_bytes + metadata + http + at
     }
 
     /// Gives up all that can be done without but its requests.

@@ -6,14 +6,16 @@ use serde_json::value::RawValue;
 
 use super::config::EngineConfig;
 use super::connections::Connections;
-use super::recorder::Call;
+use super::conversation::Breach;
+use super::recorder::{Call, MAX_NAME_BYTES, clip};
 use super::reporter::Reporter;
 use super::seen::Seen;
 use super::timers::Timers;
+use super::trace::trace_of;
 use crate::definition::bounded_name;
-use crate::event::EventBody;
+use crate::event::{EventBody, ProtocolViolation};
 use crate::guard::Recorded;
-use crate::protocol::{Message, members_once, string};
+use crate::protocol::{Id, Kind, Message, members_once, string};
 use crate::terms::{ConnectionId, Timestamp};
 
 /// The parts that all others use.
@@ -46,7 +48,13 @@ impl Context<'_> {
         message: (&Message<'_>, &Recorded),
     ) {
         if self.config.verbose {
-            let message = self.reporter.recorder.message(seen.direction, message, seen.bytes, None, None);
+            let params = match &message.0.kind {
+                Kind::Request { params, .. } | Kind::Notification { params, .. } => *params,
+                _ => None,
+            };
+            let trace = trace_of(params, seen.reading.http.filter(|_| params.is_some()));
+            let mut message = self.reporter.recorder.message(seen.direction, message, seen.bytes, None, None);
+            message.trace = trace;
             self.report(target, seen.time, message);
         }
     }
@@ -68,6 +76,33 @@ impl Context<'_> {
         let (limit, overflow) = (self.config.limits.tools, &mut self.reporter.counters.tools_overflow);
         let connection = self.connections.get_mut(id);
         connection.is_some_and(|connection| !connection.is_news(name, hash, limit, overflow))
+    }
+
+    /// Reports what does not belong into a conversation, the same once of a connection. `method` and `id`: of the message.
+    pub(super) fn report_breach(
+        &mut self,
+        seen: Seen<'_>,
+        (method, id): (Option<&str>, Option<Id<'_>>),
+        breach: Breach,
+    ) {
+        self.reporter.counters.protocol_violations += 1;
+        let Breach { era, violation, expected, found } = breach;
+        let direction = seen.direction;
+        let what = format!("{era:?} {direction:?} {method:?} {expected:?} {found:?}");
+        if self.is_reported(seen.connection, &format!("{violation:?}"), &what) {
+            return;
+        }
+        let violation = ProtocolViolation {
+            era,
+            violation,
+            severity: violation.severity(),
+            direction,
+            method: method.map(|method| clip(method, MAX_NAME_BYTES)),
+            jsonrpc_id: id.map(|id| self.reporter.recorder.id(id)),
+            expected,
+            found,
+        };
+        self.report(seen.connection, seen.time, violation);
     }
 
     /// The call that these params ask for. The name is shared with what is known of the tool.

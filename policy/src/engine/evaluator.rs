@@ -8,12 +8,15 @@ mod decisions;
 mod held;
 mod inputs;
 mod inspection;
+mod interfaces;
 mod judge;
 mod listing;
+mod public;
 mod queries;
 mod requests;
 mod rounds;
 mod tasks;
+mod ui;
 mod unlisted;
 mod verdict;
 
@@ -39,6 +42,7 @@ use crate::registry::{MemoryStore, Peer, PinKey, Registry, RegistryError, Standi
 use crate::terms::{ConnectionId, SessionId};
 use approvals::Approvals;
 use inspection::Sessions;
+use public::PublicLists;
 use verdict::Evaluation;
 
 /// The guards, and all that they are asked with: what servers offered before, what somebody has approved, which tools a
@@ -52,6 +56,7 @@ pub(super) struct Evaluator {
     sessions: Sessions,
     rounds: Rounds,
     tasks: Tasks,
+    public: PublicLists,
 }
 
 /// What guards are asked about: the tool, where it is about one, how it was seen, and whether it was evaluated before.
@@ -86,6 +91,7 @@ impl Evaluator {
             sessions: Sessions::new(),
             rounds: Rounds::default(),
             tasks: Tasks::default(),
+            public: PublicLists::default(),
         }
     }
 

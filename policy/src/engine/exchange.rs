@@ -2,6 +2,7 @@
 //! to the evaluator once.
 
 mod dedup;
+pub(super) mod eras;
 mod relays;
 pub(super) mod timeouts;
 
@@ -15,11 +16,12 @@ use super::context::Context;
 use super::evaluator::Evaluator;
 use super::fingerprint::{self, Fingerprint};
 use super::pairing::{AnswerSeen, Early, Open, Pairing, Role};
-use super::recorder::{self, asked};
+use super::recorder::asked;
 use super::remote;
 use super::rounds::Attempt;
 use super::seen::{Earlier, Reading, Seen};
 use super::timers::Due;
+use super::trace::trace_of;
 use crate::protocol::{self, Id, IdKey, Kind, Message, Method};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 use relays::Relays;
@@ -78,11 +80,15 @@ impl Exchange {
         let (key, seq) = (id.key(), self.relays.next());
         let limit = cx.config.limits.open_requests;
         let Some(connection) = cx.connections.get_mut(seen.connection) else { return };
+        let is_asked = seen.direction == Direction::ClientToServer;
+        let spoken = is_asked.then(|| connection.conversation.spoken(method, params)).unwrap_or_default();
         let open = Open {
             seq,
             time: seen.time,
             id: cx.reporter.recorder.id(id),
             asked: asked(method, params, call.as_ref()),
+            spoken,
+            trace: trace_of(params, seen.reading.http),
             fingerprint,
             role: Role::Own,
             attempt: Attempt::default(),
@@ -213,9 +219,8 @@ impl Exchange {
         let Some(mut open) = open else { return };
         open.answer = Some(AnswerSeen::of(message, found == key, seen.reading));
         timeouts::closed(ev, cx.connections, seen.connection);
-        if let (Asked::Initialize(client), Kind::Response { result, .. }) = (&open.asked, &message.kind) {
-            // Of a relay and of what is behind it alike: each has a name of its own.
-            cx.report(seen.connection, seen.time, recorder::initialized(client, result));
+        if let (Direction::ClientToServer, Kind::Response { result, .. }) = (asking, &message.kind) {
+            eras::answered(ev, cx, seen, (message, result), &open);
         }
         let of_mcp = !matches!(open.asked, Asked::Other { .. });
         if of_mcp && asking == Direction::ClientToServer && matches!(message.kind, Kind::Response { .. }) {

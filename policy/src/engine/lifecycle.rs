@@ -118,9 +118,9 @@ impl Engine {
         }
         for item in waiting {
             match item {
-                Waiting::Frame { direction, time, bytes, stop, turn } => {
+                Waiting::Frame { direction, time, bytes, stop, turn, http } => {
                     let (length, turn) = (bytes.len() as u64, turn.as_deref());
-                    let reading = Reading::default();
+                    let reading = Reading { http: http.as_deref(), ..Reading::default() };
                     let seen = Seen {
                         connection: id,
                         direction,

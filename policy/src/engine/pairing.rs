@@ -7,11 +7,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde_json::Value;
 
 use super::asked::{Answered, Asked};
+use super::conversation::Spoken;
 use super::fingerprint::Fingerprint;
 use super::ids::{HeldId, LinkId};
 use super::rounds::Attempt;
 use super::scope::Scope;
 use super::seen::Reading;
+use crate::event::Trace;
 use crate::protocol::{IdKey, Kind, Message};
 use crate::terms::Timestamp;
 
@@ -24,6 +26,9 @@ pub(super) struct Open {
     /// The id as it is recorded.
     pub(super) id: Value,
     pub(super) asked: Asked,
+    /// What it says of its conversation.
+    pub(super) spoken: Spoken,
+    pub(super) trace: Trace,
     /// What it asks for, if a relay may pass it on.
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) role: Role,
@@ -71,7 +76,13 @@ impl AnswerSeen {
 
 impl Open {
     pub(super) fn answered(&self) -> Answered<'_> {
-        Answered { asked: &self.asked, id: &self.id, time: self.time, attempt: &self.attempt }
+        Answered {
+            asked: &self.asked,
+            id: &self.id,
+            time: self.time,
+            attempt: &self.attempt,
+            trace: &self.trace,
+        }
     }
 
     /// Whether somebody waits for its answer.
@@ -88,7 +99,16 @@ impl Open {
             Value::Array(_) | Value::Object(_) => 512,
         };
         let fixed = size_of::<Self>() + size_of::<Link>() + 3 * size_of::<IdKey>();
-        fixed + 2 * key.heap_bytes() + id + self.asked.heap_bytes() + self.attempt.heap_bytes()
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        // As it is, and with what a relay passes on.
+        let trace = 2 * (length(&self.trace.traceparent) + length(&self.trace.tracestate));
+        fixed
+            + 2 * key.heap_bytes()
+            + id
+            + self.asked.heap_bytes()
+            + self.spoken.heap_bytes()
+            + self.attempt.heap_bytes()
+            + trace
     }
 }
 
@@ -102,6 +122,7 @@ pub(super) struct Link {
     pub(super) time: Timestamp,
     pub(super) asked: Asked,
     pub(super) attempt: Attempt,
+    pub(super) trace: Trace,
     /// Connections that have not answered.
     pub(super) remaining: usize,
     /// What was answered first.

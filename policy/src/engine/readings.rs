@@ -48,6 +48,9 @@ impl Engine {
         if parsed.relaxed {
             self.ambiguous_framing(seen.connection, seen.direction, Framing::Syntax, seen.time, out);
         }
+        if parsed.batch {
+            exchange::eras::batch(&mut self.parts(out).cx, seen);
+        }
         let is_irregular = seen.reading.is_irregular || parsed.lossy || parsed.repaired;
         let read = Seen { reading: Reading { is_irregular, ..seen.reading }, ..seen };
         for message in &mut parsed.messages {
@@ -150,6 +153,7 @@ impl Engine {
 
     /// Takes a message as one reader takes it.
     fn one_reading(&mut self, seen: Seen<'_>, message: &Message<'_>, out: &mut Vec<Output>) {
+        exchange::eras::sent(&mut self.parts(out).cx, seen, message);
         if message.beside.is_some() {
             self.with(out, |exchange, ev, cx| exchange.answer_beside(ev, cx, seen, message));
         }

@@ -8,11 +8,12 @@ use serde_json::{Map, Value};
 use super::asked::{Asked, Client};
 use super::config::Payloads;
 use crate::event::{
-    CallStatus, Decided, Json, Message as MessageEvent, MessageKind, ServerInitialized, ToolCalled,
-    ToolResult,
+    CallStatus, Decided, Era, Json, Message as MessageEvent, MessageKind, ServerInitialized, ToolCalled,
+    ToolResult, Trace,
 };
 use crate::guard::{Recorded, ToolCategory};
-use crate::protocol::{Id, Kind, MAX_ID_BYTES, Message, Method, decode_str, members, value};
+use crate::protocol::meta::{self, RequestMeta};
+use crate::protocol::{Id, Kind, MAX_ID_BYTES, Message, Method, decode_str, error_name, members, value};
 use crate::redact::Redactor;
 use crate::registry::ItemKind;
 use crate::terms::{Direction, ServerId};
@@ -79,6 +80,7 @@ impl Recorder {
             input: self.optional(recorded(arguments, &instead.body)),
             meta: recorded(*params, &instead.params).filter(|_| self.is_full()).and_then(rest_of_params),
             category: ToolCategory::default(),
+            trace: Trace::default(),
             decided: Decided::default(),
             detections: Vec::new(),
             tool_detections: Vec::new(),
@@ -101,12 +103,14 @@ impl Recorder {
             jsonrpc_id: id,
             status: CallStatus::Error,
             error_code: None,
+            error_name: None,
             error_message: None,
             error_message_bytes: None,
             bytes,
             latency_ns,
             rounds: 0,
             result: Json::default(),
+            trace: Trace::default(),
             decided: Decided::default(),
         };
         match &message.kind {
@@ -119,6 +123,7 @@ impl Recorder {
             }
             Kind::Error { code, message, data, .. } => {
                 result.error_code = Some(*code);
+                result.error_name = error_name(*code).map(str::to_owned);
                 result.error_message = self.is_full().then(|| clip(message, MAX_TEXT_BYTES));
                 result.error_message_bytes = Some(message.len() as u64);
                 result.result = self.optional(data.map(RawValue::get));
@@ -160,7 +165,12 @@ impl Recorder {
         let id = id.cloned().or_else(|| own_id.map(|id| self.id(*id)));
         let payload = if self.is_full() { whole(message.raw, id.as_ref(), instead) } else { part };
         let method = method.map(|method| clip(method, MAX_NAME_BYTES));
-        MessageEvent { direction, kind, method, jsonrpc_id: id, bytes, payload }
+        let error_name = match &message.kind {
+            Kind::Error { code, .. } => error_name(*code).map(str::to_owned),
+            _ => None,
+        };
+        let trace = Trace::default();
+        MessageEvent { direction, kind, method, jsonrpc_id: id, error_name, trace, bytes, payload }
     }
 
     /// A part of a message that is only wanted redacted: with full payloads the whole message is.
@@ -176,7 +186,16 @@ impl Recorder {
             Payloads::Full => Json::from(&Value::from(text)),
         };
         let bytes = frame.len() as u64;
-        MessageEvent { direction, kind: MessageKind::Invalid, method: None, jsonrpc_id: None, bytes, payload }
+        MessageEvent {
+            direction,
+            kind: MessageKind::Invalid,
+            method: None,
+            jsonrpc_id: None,
+            error_name: None,
+            trace: Trace::default(),
+            bytes,
+            payload,
+        }
     }
 }
 
@@ -214,7 +233,7 @@ pub(super) struct Call<'a> {
 
 /// What of a request its answer will be read with.
 pub(super) fn asked(method: &Method<'_>, params: Option<&RawValue>, call: Option<&Call<'_>>) -> Asked {
-    let params = params.map_or("null", RawValue::get);
+    let (sent, params) = (params, params.map_or("null", RawValue::get));
     if let Some(call) = call {
         return Asked::Call { tool_name: Arc::clone(&call.tool_name) };
     }
@@ -231,34 +250,71 @@ pub(super) fn asked(method: &Method<'_>, params: Option<&RawValue>, call: Option
         Method::Initialize => {
             let [info, version, capabilities] =
                 members(params, ["clientInfo", "protocolVersion", "capabilities"]);
-            let [name, client_version] = members(info.map_or("null", RawValue::get), ["name", "version"]);
-            Asked::Initialize(Box::new(Client {
-                name: text(name, MAX_NAME_BYTES),
-                version: text(client_version, MAX_NAME_BYTES),
-                protocol_version: text(version, MAX_NAME_BYTES),
-                capabilities: bounded(capabilities).map(Into::into),
-            }))
+            Asked::Initialize(Box::new(client(info, text(version, MAX_NAME_BYTES), capabilities)))
         }
+        Method::ServerDiscover => Asked::Discover(Box::new(client_of(&RequestMeta::of(sent)))),
         other => Asked::Other { method: clip(other.as_str(), MAX_NAME_BYTES).into() },
     }
 }
 
+/// What a client says of itself in the `_meta` of a request.
+pub(super) fn client_of(meta: &RequestMeta<'_>) -> Client {
+    let version = meta.protocol_version.as_deref().map(|version| clip(version, MAX_NAME_BYTES));
+    client(meta.client_info, version, meta.client_capabilities)
+}
+
+fn client(
+    info: Option<&RawValue>,
+    protocol_version: Option<String>,
+    capabilities: Option<&RawValue>,
+) -> Client {
+    let [name, version] = members(info.map_or("null", RawValue::get), ["name", "version"]);
+    Client {
+        name: text(name, MAX_NAME_BYTES),
+        version: text(version, MAX_NAME_BYTES),
+        protocol_version,
+        capabilities: bounded(capabilities).map(Into::into),
+    }
+}
+
 /// What the two sides say of themselves.
-pub(super) fn initialized(client: &Client, result: &RawValue) -> ServerInitialized {
-    let [info, version, capabilities, instructions] =
-        members(result.get(), ["serverInfo", "protocolVersion", "capabilities", "instructions"]);
+pub(super) fn initialized(era: Era, client: &Client, result: &RawValue) -> ServerInitialized {
+    let [version, capabilities, instructions] =
+        members(result.get(), ["protocolVersion", "capabilities", "instructions"]);
+    let info = meta::server_info(result);
     let [name, server_version] = members(info.map_or("null", RawValue::get), ["name", "version"]);
+    let supported_versions = supported_versions(result);
+    let is_supported =
+        |version: &&String| supported_versions.is_empty() || supported_versions.contains(version);
+    let in_use = match era {
+        Era::Handshake => text(version, MAX_NAME_BYTES),
+        Era::Stateless => client.protocol_version.as_ref().filter(is_supported).cloned(),
+    };
     ServerInitialized {
+        era: Some(era),
         server_name: text(name, MAX_NAME_BYTES),
         server_version: text(server_version, MAX_NAME_BYTES),
         client_name: client.name.clone(),
         client_version: client.version.clone(),
-        protocol_version: text(version, MAX_NAME_BYTES),
+        protocol_version: in_use,
         requested_protocol_version: client.protocol_version.clone(),
+        supported_versions,
         capabilities: bounded(capabilities).and_then(value).unwrap_or_default(),
         client_capabilities: client.capabilities.as_deref().and_then(value).unwrap_or_default(),
         instructions: text(instructions, MAX_TEXT_BYTES),
     }
+}
+
+/// Most revisions of one answer.
+const MAX_VERSIONS: usize = 32;
+
+/// The revisions that an answer to `server/discover` names, bounded.
+pub(super) fn supported_versions(result: &RawValue) -> Vec<String> {
+    let [supported] = members(result.get(), ["supportedVersions"]);
+    let all: Vec<&RawValue> =
+        supported.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default();
+    let texts = all.into_iter().take(MAX_VERSIONS);
+    texts.filter_map(|version| text(Some(version), MAX_NAME_BYTES)).collect()
 }
 
 /// `mcp:{server}:{tool}`.

@@ -4,6 +4,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::guard::Verdict;
+use crate::http::HttpMeta;
 use crate::terms::{ConnectionId, Direction, Timestamp};
 
 /// A frame: where it was seen, and what is known of it besides its bytes.
@@ -34,6 +35,8 @@ pub(super) struct Reading<'a> {
     pub(super) respelled: Option<&'a RawValue>,
     /// What its request was answered before.
     pub(super) earlier: Earlier,
+    /// What the head of its request says, over HTTP.
+    pub(super) http: Option<&'a HttpMeta>,
 }
 
 /// The answer before another one.

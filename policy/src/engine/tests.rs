@@ -3,12 +3,15 @@
 mod across;
 mod answers;
 mod approvals;
+mod apps;
 mod bounds;
 mod capability_checks;
 mod declared;
+mod eras;
 mod files;
 mod folding;
 mod gate;
+mod heads;
 mod inputs;
 mod inspect;
 mod judge;
@@ -25,6 +28,7 @@ mod subjects;
 mod tasks;
 mod timeouts;
 mod totals;
+mod traces;
 mod unlisted;
 mod upgrades;
 mod wishes;
@@ -251,6 +255,7 @@ pub(super) fn short(output: &Output) -> String {
         }
         EventBody::CapacityExceeded(exceeded) => format!("full {:?} {}", exceeded.table, exceeded.refused),
         EventBody::ServerInitialized(_) => "initialized".to_owned(),
+        EventBody::ProtocolViolation(violation) => format!("violation {:?}", violation.violation),
         EventBody::ToolSeen(tool) => format!("tool {}", tool.tool_name),
         EventBody::ToolCalled(call) => format!("called {} {}", call.tool_name, call.jsonrpc_id),
         EventBody::ToolResult(result) => {

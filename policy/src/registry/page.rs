@@ -19,6 +19,9 @@ pub struct Offer<'a> {
     pub json: &'a str,
     /// The hash of that: see [`crate::definition::json_digest`].
     pub hash: &'a [u8; 32],
+    /// The hash that earlier versions of this program had of it, where that is another one: see
+    /// [`crate::definition::former_digest`].
+    pub former: Option<&'a [u8; 32]>,
     /// The worst that was found in it.
     pub max_severity: Option<Severity>,
 }
@@ -270,10 +273,12 @@ impl Registry {
             return;
         }
         let kind = self.compare(key, &item, &hash, offer, turn);
+        let former = offer.former.map(|former| hex(former));
         let record = self.record(key, &item);
         let since = record.map_or(turn.now, |record| record.first_seen);
         let mut listed = Listed {
             hash: hash.clone(),
+            former,
             pin: PinState::Unpinned,
             approved: false,
             denied: false,
@@ -351,6 +356,9 @@ impl Registry {
         offer: &Offer<'_>,
         turn: &mut Turn,
     ) -> ChangeKind {
+        if self.adopt(key, item, hash, offer.former) {
+            self.keep(hash, offer.json, turn);
+        }
         let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) else {
             return ChangeKind::Seen;
         };
@@ -383,6 +391,18 @@ impl Registry {
                 ChangeKind::Changed { previous_hash: previous, diff }
             }
         }
+    }
+
+    /// Has the pin of an item know a definition by its hash of this version. Whether that is news.
+    fn adopt(&mut self, key: &PinKey, item: &Item, hash: &str, former: Option<&[u8; 32]>) -> bool {
+        let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) else { return false };
+        let former = former.map(|former| hex(former));
+        let record = server.records.get_mut(item);
+        let is_news = record.is_some_and(|record| record.adopt(hash, former.as_deref()));
+        if is_news {
+            server.dirty.insert(item.clone());
+        }
+        is_news
     }
 
     fn keep(&mut self, hash: &str, json: &str, turn: &mut Turn) {

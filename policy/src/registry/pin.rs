@@ -41,7 +41,16 @@ pub struct PinRecord {
     /// The version of the server's package, image or program that listed it last, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// Which version the hash has: [`HASH_VERSION`], or 0 of one that was made when `_meta` did not count.
+    #[serde(default)]
+    pub hash_version: u32,
+    /// The hash without `_meta` of the definition seen last, where that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bare: Option<String>,
 }
+
+/// The version of the hashes that are made now: `_meta` counts.
+pub const HASH_VERSION: u32 = 1;
 
 /// Who approved a definition, or denied it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -97,6 +106,8 @@ impl PinRecord {
             said: Vec::new(),
             denied: Vec::new(),
             version: None,
+            hash_version: HASH_VERSION,
+            bare: None,
         }
     }
 
@@ -106,6 +117,32 @@ impl PinRecord {
             return (None, false);
         }
         (self.version.replace(version.to_owned()), true)
+    }
+
+    /// Has hashes of this version in place of former ones, now that a definition is seen that has this hash and had that one.
+    /// Whether anything has changed by that.
+    ///
+    /// A pin of a former version says nothing of `_meta`: the first definition that is otherwise the pinned one decides what
+    /// that is to be, as the first of all definitions does for the rest.
+    pub(super) fn adopt(&mut self, hash: &str, former: Option<&str>) -> bool {
+        let before = (self.hash_version, self.bare.as_deref() == former);
+        self.bare = former.map(str::to_owned);
+        if self.hash_version < HASH_VERSION {
+            if let Some(former) = former {
+                let said = self.said.iter_mut().map(|said| &mut said.hash);
+                for known in [&mut self.hash, &mut self.current]
+                    .into_iter()
+                    .chain(said)
+                    .filter(|known| **known == former)
+                {
+                    hash.clone_into(known);
+                }
+            }
+            if self.hash == hash {
+                self.hash_version = HASH_VERSION;
+            }
+        }
+        before != (self.hash_version, true)
     }
 
     /// Takes note of a sight, as a table:
@@ -134,8 +171,12 @@ impl PinRecord {
                 None => Sight::Same,
             };
         }
-        let previous =
-            if self.pinned { self.hash.clone() } else { std::mem::replace(&mut self.hash, hash.to_owned()) };
+        let previous = if self.pinned {
+            self.hash.clone()
+        } else {
+            self.hash_version = HASH_VERSION;
+            std::mem::replace(&mut self.hash, hash.to_owned())
+        };
         if self.said.iter().any(|said| said.hash == hash) {
             return Sight::Same;
         }
@@ -147,8 +188,11 @@ impl PinRecord {
     }
 
     /// Pins the definition with this hash for good. What was said before counts no more: compared with another pin it
-    /// is another change.
-    pub(super) fn approve(&mut self, hash: &str, by: &str, at: Timestamp) {
+    /// is another change. `is_listed`: whether the definition is listed now, so that its hash is of this version.
+    pub(super) fn approve(&mut self, hash: &str, is_listed: bool, by: &str, at: Timestamp) {
+        if is_listed {
+            self.hash_version = HASH_VERSION;
+        }
         hash.clone_into(&mut self.hash);
         self.pinned = true;
         self.approved = Some(Approval { by: by.to_owned(), at });
@@ -173,6 +217,11 @@ impl PinRecord {
         self.denied.iter().any(|denied| denied.hash == hash)
     }
 
+    /// Whether somebody said that the definition seen last must not be used, also before `_meta` counted.
+    pub fn denies_current(&self) -> bool {
+        self.denies(&self.current) || self.bare.as_deref().is_some_and(|bare| self.denies(bare))
+    }
+
     /// Whether a definition with this hash is one that somebody can have looked at: the pinned one, the one seen
     /// last, or one that was said to have changed.
     pub(super) fn knows(&self, hash: &str) -> bool {
@@ -195,6 +244,14 @@ impl PinRecord {
         let denied =
             self.denied.iter().map(|denied| size_of::<Denied>() + denied.hash.len() + denied.said.by.len());
         let version = self.version.as_ref().map_or(0, String::len);
-        size_of::<Self>() + self.hash.len() + self.current.len() + said + by + version + denied.sum::<usize>()
+        let bare = self.bare.as_ref().map_or(0, String::len);
+        size_of::<Self>()
+            + self.hash.len()
+            + self.current.len()
+            + said
+            + by
+            + bare
+            + version
+            + denied.sum::<usize>()
     }
 }

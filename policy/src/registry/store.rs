@@ -88,8 +88,8 @@ pub trait Store: std::fmt::Debug + Send {
 /// A store that lasts as long as the process: for `replay`, and for `registry.persistent: false`.
 #[derive(Debug)]
 pub struct MemoryStore {
-    pins: BTreeMap<PinKey, BTreeMap<Item, PinRecord>>,
-    definitions: BTreeMap<String, String>,
+    pub(super) pins: BTreeMap<PinKey, BTreeMap<Item, PinRecord>>,
+    pub(super) definitions: BTreeMap<String, String>,
     pub(super) bytes: usize,
     limit: usize,
 }

@@ -4,6 +4,7 @@
 mod bounds;
 mod pins;
 mod shadowing;
+mod versions;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -145,10 +146,16 @@ impl World {
         let tools: Vec<(String, String)> = tools.iter().map(offer).collect();
         let hashes: Vec<[u8; 32]> =
             tools.iter().map(|(_, json)| crate::definition::json_digest(json)).collect();
+        let formers: Vec<Option<[u8; 32]>> =
+            tools.iter().map(|(_, json)| crate::definition::former_digest(json)).collect();
         let offers: Vec<Offer<'_>> = tools
             .iter()
             .zip(&hashes)
-            .map(|((name, json), hash)| Offer { name, json, hash, max_severity: Some(Severity::Low) })
+            .zip(&formers)
+            .map(|(((name, json), hash), former)| {
+                let (former, max_severity) = (former.as_ref(), Some(Severity::Low));
+                Offer { name, json, hash, former, max_severity }
+            })
             .collect();
         self.registry.page(id, &Page { kind, first, last, beside: false, offers: &offers }, self.now)
     }

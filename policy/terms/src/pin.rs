@@ -27,8 +27,10 @@ pub enum ItemKind {
     Prompt,
     /// A resource template of `resources/templates/list`.
     ResourceTemplate,
-    /// `instructions` of the answer to `initialize`; a list of one, without a name.
+    /// `instructions` of the answer to `initialize` or `server/discover`; a list of one, without a name.
     Instructions,
+    /// What the user interface of an MCP App may do: `_meta.ui` of a resource, by its address.
+    Interface,
 }
 
 /// How a tool's definition stands to what was pinned.

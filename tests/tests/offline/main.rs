@@ -5,4 +5,5 @@ mod commands;
 mod dashboard;
 mod inspect;
 mod refusals;
+mod spec;
 mod unit;

@@ -1,18 +1,17 @@
 //! One server's definitions, listed by the official SDK.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, anyhow, bail};
 use reqwest::header::HeaderMap;
 use reqwest::{Certificate, Url};
-use rmcp::service::ClientLifecycleMode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::program::{Launch, Program, Show};
 use super::user::Environment;
-use crate::{Advice, Listed, Settings, Tap};
+use crate::{Advice, Listed, Opening, Settings, Tap};
 
 /// What options there are.
 const ADVICE: Advice = Advice {
@@ -80,14 +79,23 @@ pub struct Terms<'a> {
 /// # Errors
 /// It cannot be reached, is no MCP server, took too long, sent too much, or this was interrupted.
 pub async fn list(name: &str, target: &Target, terms: &Terms<'_>) -> Result<Listed> {
-    crate::either_way(async |lifecycle| attempt(name, target, terms, lifecycle).await).await
+    // One that does not answer the first leaves time for the second.
+    let (patience, end) = (terms.timeout / 2, Instant::now() + terms.timeout);
+    crate::either_way(patience, async |opening| {
+        let outcome = attempt(name, target, terms, (opening, end)).await;
+        if outcome.as_ref().is_err_and(|error| error.is::<Interrupted>()) {
+            opening.decide();
+        }
+        outcome
+    })
+    .await
 }
 
 async fn attempt(
     name: &str,
     target: &Target,
     terms: &Terms<'_>,
-    lifecycle: ClientLifecycleMode,
+    (opening, end): (&Opening, Instant),
 ) -> Result<Listed> {
     match target {
         Target::Program(launch) => {
@@ -97,7 +105,7 @@ async fn attempt(
             let show =
                 terms.show.map(|show| -> Show { Box::new(move |line| show(&format!("{prefix}{line}"))) });
             let (program, pipes) = Program::start(launch, terms.environment, show, tap.clone())?;
-            let outcome = within(terms, crate::talk(pipes, lifecycle, &tap, terms.progress)).await;
+            let outcome = within(terms, end, crate::talk(pipes, opening, &tap, terms.progress)).await;
             (terms.progress)("is being ended");
             let fate = program.end().await;
             // These two are acted upon.
@@ -111,17 +119,21 @@ async fn attempt(
             (terms.progress)("is being reached");
             let authorities = terms.authorities.to_vec();
             let settings = Settings { headers: headers.clone(), authorities, pin: None, advice: ADVICE };
-            let conversation = crate::talk_http(url, &settings, Tap::default, lifecycle, terms.progress);
-            within(terms, async { conversation.await.map(|spoken| spoken.listed) }).await
+            let conversation = crate::talk_http(url, &settings, Tap::default, opening, terms.progress);
+            within(terms, end, async { conversation.await.map(|spoken| spoken.listed) }).await
         }
     }
 }
 
 /// Bounds a conversation in time.
-async fn within(terms: &Terms<'_>, conversation: impl Future<Output = Result<Listed>>) -> Result<Listed> {
+async fn within(
+    terms: &Terms<'_>,
+    end: Instant,
+    conversation: impl Future<Output = Result<Listed>>,
+) -> Result<Listed> {
     let mut interruption = terms.interruption.clone();
     let outcome = tokio::select! {
-        outcome = tokio::time::timeout(terms.timeout, conversation) => outcome,
+        outcome = tokio::time::timeout_at(end.into(), conversation) => outcome,
         Ok(interrupted) = interruption.wait_for(Option::is_some) => {
             return Err((*interrupted).map_or_else(|| anyhow!("interrupted"), Error::from));
         }

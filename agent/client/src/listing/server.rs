@@ -22,6 +22,8 @@ use crate::{Advice, Failure, Frame, Mismatch, Pin, Settings, Spoken, Tap};
 
 /// How long one may take, from the first connection to the last list.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one may take to answer `server/discover`.
+const PATIENCE: Duration = Duration::from_secs(4);
 /// What one may send. Bytes.
 const MAX_BYTES: usize = 16 << 20;
 /// How many are listed at once.
@@ -133,8 +135,8 @@ impl Declared {
 
     async fn speak(&self, settings: &Settings) -> Result<Spoken> {
         let tap = || Tap::recording(MAX_BYTES);
-        let conversation = crate::either_way(async |lifecycle| {
-            crate::talk_http(&self.url, settings, tap, lifecycle, &|_| {}).await
+        let conversation = crate::either_way(PATIENCE, async |opening| {
+            crate::talk_http(&self.url, settings, tap, opening, &|_| {}).await
         });
         let outcome = tokio::time::timeout(TIMEOUT, conversation).await;
         outcome.unwrap_or_else(|_| Err(anyhow::anyhow!("it did not answer within {}", Period(TIMEOUT))))

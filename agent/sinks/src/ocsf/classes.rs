@@ -209,9 +209,10 @@ pub fn of<'a>(event: &'a Event, hostname: &'a str, uid: &'a str, message: &'a st
         EventBody::RequestBlocked(blocked) => finding(Some(rule(blocked.guard.name()))),
         EventBody::ApprovalRequested(requested) => finding(Some(rule(requested.guard.name()))),
         EventBody::GateDecided(gate) => finding(gate.guard.map(|guard| rule(guard.name()))),
-        EventBody::RequestWarned(_) | EventBody::TlsMismatch(_) | EventBody::ServerPreloaded(_) => {
-            finding(None)
-        }
+        EventBody::RequestWarned(_)
+        | EventBody::TlsMismatch(_)
+        | EventBody::ServerPreloaded(_)
+        | EventBody::ProtocolViolation(_) => finding(None),
         EventBody::ServerExecuted(executed) if executed.mistaken_for.is_some() => finding(None),
         EventBody::ToolCalled(call) => called(event, hostname, call),
         EventBody::ToolResult(result) => answered(event, hostname, result),

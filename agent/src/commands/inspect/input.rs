@@ -241,10 +241,11 @@ fn contents_of(whole: &RawValue) -> Result<Contents> {
         return Ok(Contents::Definitions(definitions(&TOOLS, vec![whole])?));
     }
     let all = of_server(whole)?;
-    let [greeting] = members(whole.get(), ["protocolVersion"]);
+    let greeting = members(whole.get(), ["protocolVersion", "supportedVersions"]);
     ensure!(
-        !all.is_empty() || greeting.is_some(),
-        "this is no definition, no list of them, no answer to tools/list or initialize and no client's configuration"
+        !all.is_empty() || greeting.iter().any(Option::is_some),
+        "this is no definition, no list of them, no answer to tools/list, initialize or server/discover and no client's \
+         configuration"
     );
     Ok(Contents::Definitions(all))
 }

@@ -200,7 +200,13 @@ impl Report {
                 .collect();
             let offers: Vec<Offer<'_>> = definitions
                 .iter()
-                .map(|(Definition { name, json, .. }, hash)| Offer { name, json, hash, max_severity: None })
+                .map(|(Definition { name, json, .. }, hash)| Offer {
+                    name,
+                    json,
+                    hash,
+                    former: None,
+                    max_severity: None,
+                })
                 .collect();
             let outcome = self.registry.page(
                 id,
@@ -264,6 +270,7 @@ fn shown(definition: &Definition) -> String {
         ItemKind::Prompt => format!("prompt {}", definition.name),
         ItemKind::ResourceTemplate => format!("template {}", definition.name),
         ItemKind::Instructions => "instructions".to_owned(),
+        ItemKind::Interface => format!("interface {}", definition.name),
     }
 }
 

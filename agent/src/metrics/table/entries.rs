@@ -151,6 +151,7 @@ pub static TABLE: &[Metric] = &[
                 ("early_response", "early_responses"),
                 ("repeated_response", "repeated_responses"),
                 ("irregular", "irregular_messages"),
+                ("protocol_violation", "protocol_violations"),
                 ("invalid_list", "invalid_lists"),
                 ("invalid_tool", "invalid_tools"),
                 ("relayed_request", "relayed_requests"),

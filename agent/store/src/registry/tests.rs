@@ -1,4 +1,7 @@
-use mcpwarden_policy::{Timestamp, registry::Approval};
+use mcpwarden_policy::{
+    Timestamp,
+    registry::{Approval, HASH_VERSION},
+};
 
 use super::*;
 
@@ -19,6 +22,8 @@ fn record(hash: &str) -> PinRecord {
         said: vec![],
         denied: vec![],
         version: None,
+        hash_version: HASH_VERSION,
+        bare: None,
     }
 }
 

@@ -73,7 +73,7 @@ const PUBLIC_KEYS: &str = "partition sort primary foreign public pub row range h
     i18n translation metric tag project space host s3 any";
 
 /// Whether an option, variable, member or header of this name holds a secret; in prose, fewer words say so.
-pub(super) fn is_secret_name(name: &str, prose: bool) -> bool {
+pub(crate) fn is_secret_name(name: &str, prose: bool) -> bool {
     judge(name, prose, false)
 }
 

@@ -111,6 +111,7 @@ impl Stream {
         let mut exchange = self.waiting.pop_front().unwrap_or_else(|| self.unpaired(context));
         context.counters.unpaired += u64::from(!exchange.paired);
         exchange.status = answer.status;
+        exchange.meta.mirrored.has_session |= answer.session.is_some();
         if let Some(link) = exchange.link.filter(|_| exchange.is_success()) {
             // Clients take a new session from any answer.
             let places = [Some(&exchange.place), exchange.origin.as_ref()];

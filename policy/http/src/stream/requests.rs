@@ -156,8 +156,11 @@ impl Stream {
         let names = exchange.names;
         let endpoint = context.links.find(names.endpoint);
         // Where MCP is spoken, whatever a server may take for a message is one.
-        let is_place =
-            self.peers.known || endpoint.is_some() || context.links.find(names.anonymous).is_some();
+        let is_linked = |name| context.links.find(name).is_some();
+        let is_place = self.peers.known
+            || endpoint.is_some()
+            || is_linked(names.anonymous)
+            || is_linked(names.stateless);
         let body = Sha256::digest(bytes).into();
         // Or whatever was a message where it was sent at first.
         let is_place = is_place || context.links.is_redirected(exchange.place.client, &body, time);
@@ -171,7 +174,7 @@ impl Stream {
                     exchange.began = gist.is_initialize;
                     Some(link)
                 }
-                None => self.link_of_request(&mut exchange, endpoint, gist.is_initialize, time, context),
+                None => self.link_of_request(&mut exchange, endpoint, &gist, time, context),
             };
             (exchange.link, exchange.id, exchange.body) = (link, gist.id, Some(body));
             match link {
@@ -191,7 +194,7 @@ impl Stream {
         &mut self,
         exchange: &mut Exchange,
         endpoint: Option<ConnectionId>,
-        is_initialize: bool,
+        gist: &Gist,
         time: Timestamp,
         context: &mut Context<'_>,
     ) -> Option<ConnectionId> {
@@ -199,10 +202,11 @@ impl Stream {
         let name = match names.session {
             Some(session) => Some(session),
             None if endpoint.is_some() => return endpoint,
-            None if is_initialize => {
+            None if gist.is_initialize => {
                 exchange.began = true;
                 None
             }
+            None if gist.is_stateless || exchange.says_stateless() => Some(names.stateless),
             None => Some(names.anonymous),
         };
         name.and_then(|name| context.links.find(name))

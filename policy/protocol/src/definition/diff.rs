@@ -7,7 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
-use super::json_hash;
+use super::ui::widened;
+use super::{VARYING, json_hash};
+use crate::message::meta::META;
 use crate::message::value;
 
 /// Most fields in one diff.
@@ -46,19 +48,29 @@ pub struct Diff {
     pub changes: Vec<FieldChange>,
     /// Whether there is more than is shown, or what it was is not known any more.
     pub truncated: bool,
+    /// What the user interface of an MCP App may do now, and could not before (`_meta.ui`): `csp.connectDomains
+    /// https://x.example`, `permissions.camera`, `visibility model` (bounded). Absent where that is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub widened: Vec<String>,
 }
 
 impl Diff {
-    /// The diff of two JSON texts, `_meta` left out. Empty only where they are one definition.
+    /// The diff of two JSON texts, without what varies in `_meta`. Empty only where they are one definition.
     pub fn of(previous: &str, new: &str) -> Self {
         let mut diff = Builder::default();
         if let (Some(mut left), Some(mut right)) = (value(previous), value(new)) {
             for side in [&mut left, &mut right] {
-                if let Value::Object(members) = side {
-                    members.remove("_meta");
+                let Value::Object(members) = side else { continue };
+                if let Some(Value::Object(meta)) = members.get_mut(META) {
+                    meta.retain(|key, _| !VARYING.contains(&key.as_str()));
+                }
+                let is_nothing = |meta: &Value| meta.is_null() || meta.as_object().is_some_and(Map::is_empty);
+                if members.get(META).is_some_and(is_nothing) {
+                    members.remove(META);
                 }
             }
             diff.values(&mut String::new(), &left, &right);
+            diff.diff.widened = widened(&left, &right);
         }
         // Too deep to be read, or different in what only the text shows: a duplicate key, a lone surrogate.
         if diff.diff.changes.is_empty() && json_hash(previous) != json_hash(new) {
@@ -69,7 +81,7 @@ impl Diff {
 
     /// The diff where the previous definition was not kept.
     pub fn unknown() -> Self {
-        Self { changes: Vec::new(), truncated: true }
+        Self { truncated: true, ..Self::default() }
     }
 }
 
@@ -262,7 +274,14 @@ mod tests {
                 vec![("/a~1b/~0", Some("null"), Some("false"))],
             ),
             (json!({"a": "1"}), json!({"a": 1}), vec![("/a", Some("1"), Some("1"))]),
-            (json!({"_meta": 1}), json!({"_meta": 2}), vec![]),
+            (json!({"_meta": 1}), json!({"_meta": 2}), vec![("/_meta", Some("1"), Some("2"))]),
+            (json!({"_meta": {"traceparent": "a"}}), json!({"_meta": {"traceparent": "b"}}), vec![]),
+            (json!({"_meta": {"progressToken": 1}}), json!({}), vec![]),
+            (
+                json!({"_meta": {"ui": {"csp": {"connectDomains": []}}, "baggage": "x"}}),
+                json!({"_meta": {"ui": {"csp": {"connectDomains": ["https://x.example"]}}}}),
+                vec![("/_meta/ui/csp/connectDomains/0", None, Some("https://x.example"))],
+            ),
             (
                 json!({"a": {"_meta": 1}}),
                 json!({"a": {"_meta": 2}}),

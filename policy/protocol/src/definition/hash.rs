@@ -3,42 +3,99 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::message::without;
+use crate::message::meta::META;
+use crate::message::{all_members, may_have, without};
 
-/// The key that no hash covers: it is the transport's, and may change with every answer.
-const META: &str = "_meta";
+/// Keys of `_meta` that no hash covers: they belong to the message that a definition came with, and are others in the next.
+pub const VARYING: [&str; 10] = [
+    "baggage",
+    "io.modelcontextprotocol/clientCapabilities",
+    "io.modelcontextprotocol/clientInfo",
+    "io.modelcontextprotocol/logLevel",
+    "io.modelcontextprotocol/protocolVersion",
+    "io.modelcontextprotocol/serverInfo",
+    "io.modelcontextprotocol/subscriptionId",
+    "progressToken",
+    "traceparent",
+    "tracestate",
+];
 
 /// Lowercase hexadecimal SHA-256 of the JSON text of a definition, a prompt, a resource template, or (a JSON string)
-/// a server's instructions: over its RFC 8785 canonical form, `_meta` left out. Neither the order of keys nor the
-/// spelling of a number changes it; anything else does.
+/// a server's instructions: over its RFC 8785 canonical form, with `_meta` but for its keys in [`VARYING`]; a `_meta` without
+/// others is left out. Neither the order of keys nor the spelling of a number changes it; anything else does.
 ///
 /// What has no canonical form hashes as text, so that no change of it goes unseen:
 ///
 /// | | hashed |
 /// |---|---|
 /// | an integer of 64 bits that is no IEEE 754 double | [`text_hash`] of the canonical form and all digits of such integers |
-/// | an integer beyond 2^64 with all its digits, a duplicate key, a lone surrogate, a depth over 128 | [`text_hash`] of it as it was sent, without `_meta` |
+/// | an integer beyond 2^64 with all its digits, a duplicate key, a lone surrogate, a depth over 128 | [`text_hash`] of it as it was sent, without what varies in `_meta` |
 pub fn json_hash(json: &str) -> String {
     hex(&json_digest(json))
 }
 
 /// The same as bytes.
 pub fn json_digest(json: &str) -> [u8; 32] {
+    digest(&without_varying(json))
+}
+
+/// The digest with all of `_meta` left out: of a message of which that says nothing, and the one that earlier versions of this
+/// program pinned.
+pub fn bare_digest(json: &str) -> [u8; 32] {
+    digest(&if may_have_meta(json) { without(json, &[META]) } else { json.into() })
+}
+
+/// The [`bare_digest`] of a definition, where it is another than its [`json_digest`].
+pub fn former_digest(json: &str) -> Option<[u8; 32]> {
+    let counts = may_have_meta(json) && without_varying(json) != without(json, &[META]);
+    counts.then(|| bare_digest(json)).filter(|former| *former != json_digest(json))
+}
+
+fn digest(json: &str) -> [u8; 32] {
     let mut reader = serde_json::Deserializer::from_str(json);
-    let value = Strict { top: true, exact: has_long_number(json) }.deserialize(&mut reader);
+    let value = Strict { exact: has_long_number(json) }.deserialize(&mut reader);
     let value = value.and_then(|value| reader.end().map(|()| value));
     let canonical = value.and_then(|value| Ok((serde_json_canonicalizer::to_string(&value)?, value)));
-    let Ok((mut canonical, value)) = canonical else { return text_digest(&without(json, &[META])) };
+    let Ok((mut canonical, value)) = canonical else { return text_digest(json) };
     let form = canonical.len();
     if are_doubles(&value, &mut canonical) {
         Sha256::digest(&canonical[..form]).into()
     } else {
         text_digest(&canonical)
     }
+}
+
+/// Whether the key may be in a text. Most definitions have none.
+fn may_have_meta(json: &str) -> bool {
+    may_have(json, &[META])
+}
+
+/// A definition's text without what varies in its `_meta`, and everything else as it is.
+fn without_varying(json: &str) -> Cow<'_, str> {
+    let members = if may_have_meta(json) { all_members(json) } else { None };
+    let Some(members) = members.filter(|all| all.iter().any(|(key, _)| key == META)) else {
+        return Cow::Borrowed(json);
+    };
+    let mut text = String::with_capacity(json.len());
+    for (key, value) in &members {
+        let value = if key == META { without(value.get(), &VARYING) } else { value.get().into() };
+        if key == META && is_nothing(&value) {
+            continue;
+        }
+        text.push(if text.is_empty() { '{' } else { ',' });
+        text.extend([Value::from(key.as_str()).to_string().as_str(), ":", &*value]);
+    }
+    text.push_str(if text.is_empty() { "{}" } else { "}" });
+    Cow::Owned(text)
+}
+
+/// Whether the text of a `_meta` says nothing.
+fn is_nothing(meta: &str) -> bool {
+    meta == "null" || meta.bytes().filter(|byte| !byte.is_ascii_whitespace()).eq(*b"{}")
 }
 
 /// Whether there may be an integer that is beyond 64 bits, and of which a double keeps only a part. What has a fraction or an
@@ -108,10 +165,9 @@ pub fn push_hex(bytes: &[u8], out: &mut String) {
 }
 
 /// Reads a JSON value, and refuses what one reader takes otherwise than the next: duplicate keys, and numbers of
-/// which only a double is left. At the top, `_meta` is left out.
+/// which only a double is left.
 #[derive(Clone, Copy)]
 struct Strict {
-    top: bool,
     /// Whether there may be integers that are more than their double.
     exact: bool,
 }
@@ -160,7 +216,7 @@ impl<'de> Visitor<'de> for Strict {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(Strict { top: false, ..self })? {
+        while let Some(item) = seq.next_element_seed(self)? {
             items.push(item);
         }
         Ok(Value::Array(items))
@@ -169,9 +225,7 @@ impl<'de> Visitor<'de> for Strict {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut members = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            if self.top && key == META {
-                map.next_value::<IgnoredAny>()?;
-            } else if members.insert(key, map.next_value_seed(Strict { top: false, ..self })?).is_some() {
+            if members.insert(key, map.next_value_seed(self)?).is_some() {
                 return Err(A::Error::custom("duplicate key"));
             }
         }
@@ -227,10 +281,13 @@ mod tests {
         let same = [
             (r#"{"a":1.7976931348623157e308}"#, r#"{"a":1.7976931348623157E+308}"#),
             (r#"{"a":1e22,"b":1}"#, r#"{"b":1.0,"a":10e21}"#),
-            (r#"{"n":1e22,"_meta":1}"#, r#"{"n":1e22}"#),
-            // What is hashed as text is so without `_meta`, too.
-            (r#"{"a":100000000000000000001,"_meta":1}"#, r#"{"a":100000000000000000001,"_meta":{"b":2}}"#),
-            (r#"{"a":1,"a":2,"_meta":1}"#, r#"{"a":1,"a":2,"_meta":2}"#),
+            (r#"{"n":1e22,"_meta":{"progressToken":1}}"#, r#"{"n":1e22}"#),
+            // What is hashed as text is so without what varies in `_meta`, too.
+            (
+                r#"{"a":100000000000000000001,"_meta":null}"#,
+                r#"{"a":100000000000000000001,"_meta":{"baggage":2}}"#,
+            ),
+            (r#"{"a":1,"a":2,"_meta":{"baggage":1}}"#, r#"{"a":1,"a":2}"#),
         ];
         for (left, right) in same {
             assert_eq!(json_hash(left), json_hash(right), "{left} {right}");
@@ -247,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_ignores_only_top_level_meta() {
+    fn hash_has_meta_but_for_what_varies() {
         let base = json!({"name": "t", "description": "d", "inputSchema": {"type": "object"}});
         let with = |key: &str, value: Value| {
             let mut tool = base.clone();
@@ -255,7 +312,16 @@ mod tests {
             tool
         };
         let cases = [
-            ("_meta", json!({"a": 1}), true),
+            ("_meta", json!({"a": 1}), false),
+            ("_meta", json!({"ui": {"resourceUri": "ui://x"}}), false),
+            ("_meta", json!({}), true),
+            ("_meta", json!(null), true),
+            ("_meta", json!({"progressToken": 1, "traceparent": "00-1"}), true),
+            ("_meta", json!({"ProgressToken": 1}), false),
+            ("_meta", json!({"x": {"progressToken": 1}}), false),
+            ("_meta", json!([]), false),
+            ("_meta", json!("text"), false),
+            ("progressToken", json!(1), false),
             ("title", json!("T"), false),
             ("annotations", json!({"readOnlyHint": true}), false),
             ("outputSchema", json!({}), false),
@@ -321,8 +387,20 @@ mod tests {
                 r#"{"b":2.0e237,"a":0.000010210300389231022}"#,
                 true,
             ),
-            // `_meta`, whatever is in it.
-            (r#"{"a":1,"_meta":{"x":1,"x":2}}"#, r#"{"_meta":"\ud800","a":1}"#, true),
+            // `_meta`, but for what varies in it.
+            (r#"{"a":1,"_meta":{"x":1,"x":2}}"#, r#"{"_meta":"\ud800","a":1}"#, false),
+            (r#"{"a":1,"_meta":{"x":1,"x":2}}"#, r#"{"a":1,"_meta":{"x":3,"x":2}}"#, false),
+            (r#"{"a":1,"_meta":{"x":1},"_meta":{"x":1}}"#, r#"{"a":1,"_meta":{"x":1}}"#, false),
+            (
+                r#"{"a":1,"_meta":{"x":1},"_meta":{"x":2}}"#,
+                r#"{"a":1,"_meta":{"x":3},"_meta":{"x":2}}"#,
+                false,
+            ),
+            (r#"{"a":1,"_meta":{"traceparent":"\ud800"}}"#, r#"{"a":1}"#, true),
+            (r#"{"a":1,"_meta":{"\u0074raceparent":"x"}}"#, r#"{"a":1}"#, true),
+            (r#"{"a":1,"_meta":{"traceparent":"x","y":1}}"#, r#"{"_meta":{"y":1.0},"a":1}"#, true),
+            (r#"{"\u005fmeta":{"y":1},"a":1}"#, r#"{"_meta":{"y":1},"a":1}"#, true),
+            (r#"{"a":{"_meta":{"traceparent":"x"}}}"#, r#"{"a":{"_meta":{"traceparent":"y"}}}"#, false),
             (r#""instructions""#, r#""\u0069nstructions""#, true),
             (r#""instructions""#, r#""instructions ""#, false),
             (&deep(1_000, "1"), &deep(1_000, "2"), false),
@@ -331,6 +409,28 @@ mod tests {
         for (left, right, same) in cases {
             assert_eq!(json_hash(left) == json_hash(right), same, "{left} {right}");
         }
+    }
+
+    /// A definition, and whether earlier versions had another hash of it.
+    #[test]
+    fn former_hash_leaves_meta_out() {
+        for (json, expected) in [
+            (r#"{"a":1}"#, false),
+            (r#"{"a":1,"_meta":{}}"#, false),
+            (r#"{"a":1,"_meta":null}"#, false),
+            (r#"{"a":1,"_meta":{"progressToken":1}}"#, false),
+            (r#"{"a":1,"_meta":{"x":1}}"#, true),
+            (r#"{"a":1,"_meta":1}"#, true),
+            (r#"{"a":1,"_meta":{"x":1,"x":2}}"#, true),
+            (r#"{"a":1,"a":2,"_meta":{"x":1}}"#, true),
+            (r#"{"a":{"_meta":{"x":1}}}"#, false),
+            (r#""instructions""#, false),
+            ("[1]", false),
+        ] {
+            assert_eq!(former_digest(json).is_some(), expected, "{json}");
+        }
+        assert_eq!(former_digest(r#"{"a":1,"_meta":{"x":1}}"#), Some(json_digest(r#"{"a":1}"#)));
+        assert_eq!(bare_digest(r#"{"a":1,"_meta":{"x":1}}"#), json_digest(r#"{"a":1}"#));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mcpwarden_terms::Direction;
+use mcpwarden_terms::{Direction, Era};
 
 /// Defines the methods once: the variants and their spelling.
 macro_rules! methods {
@@ -42,6 +42,8 @@ macro_rules! methods {
 methods! {
     /// The client opens the session.
     Initialize = "initialize",
+    /// The client asks which revisions and capabilities the server has.
+    ServerDiscover = "server/discover",
     /// Either side asks whether the other is there.
     Ping = "ping",
     /// The client asks for the tools, page by page.
@@ -118,6 +120,24 @@ impl Method<'_> {
         !matches!(self, Self::Other(_))
     }
 
+    /// The only era that has it; `None` of what both have, and of what is no method of MCP.
+    pub fn era(&self) -> Option<Era> {
+        match self.as_str() {
+            "initialize"
+            | "notifications/initialized"
+            | "ping"
+            | "logging/setLevel"
+            | "resources/subscribe"
+            | "resources/unsubscribe"
+            | "notifications/roots/list_changed"
+            | "notifications/elicitation/complete" => Some(Era::Handshake),
+            "server/discover" | "subscriptions/listen" | "notifications/subscriptions/acknowledged" => {
+                Some(Era::Stateless)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether it is one that this side sends: what only clients ask means nothing when a server asks it, and the other way
     /// round (specification 2025-11-25, "Client Features" and "Server Features").
     pub fn goes(&self, direction: Direction) -> bool {
@@ -146,7 +166,8 @@ impl Method<'_> {
     pub fn is_client_request(&self) -> bool {
         matches!(
             self,
-            Self::ToolsList
+            Self::ServerDiscover
+                | Self::ToolsList
                 | Self::ToolsCall
                 | Self::ResourcesList
                 | Self::ResourcesTemplatesList

@@ -80,6 +80,12 @@ pub fn members_once<'a, 'n, const N: usize>(
     serde_json::Deserializer::from_str(json).deserialize_map(Members(names)).unwrap_or(([None; N], None))
 }
 
+/// Whether an object may have a member of one of these names, perhaps with escapes: a look that is far cheaper than reading a long
+/// message.
+pub fn may_have(json: &str, names: &[&str]) -> bool {
+    names.iter().any(|name| json.contains(name)) || json.contains("\\u")
+}
+
 /// All members of an object, in order, each as often as it stands there; `None` where it is no object.
 pub fn all_members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     struct All;

@@ -5,6 +5,7 @@ use crate::engine::config::EngineLimits;
 use crate::engine::io::Connect;
 use crate::engine::seen::Seen;
 use crate::event::{CaptureGap, GateDecided};
+use crate::http::HttpMeta;
 use crate::terms::{Direction, Timestamp};
 use crate::wire::Framing;
 
@@ -66,9 +67,11 @@ impl Connection {
         limits: &EngineLimits,
     ) -> bool {
         let Seen { direction, time, stop, turn, .. } = seen;
-        self.keep(frame.len(), limits, || {
+        let http = seen.reading.http;
+        self.keep(frame.len() + http.map_or(0, HttpMeta::bytes), limits, || {
             let (bytes, turn) = (frame.to_vec(), turn.map(Into::into));
-            Waiting::Frame { direction, time, bytes, stop, turn }
+            let http = http.map(|http| Box::new(http.clone()));
+            Waiting::Frame { direction, time, bytes, stop, turn, http }
         })
     }
 

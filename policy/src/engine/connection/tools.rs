@@ -1,8 +1,11 @@
 //! What is known of the tools of one connection.
 
+use std::sync::Arc;
+
 use sha2::{Digest, Sha256};
 
 use super::Connection;
+use crate::engine::heads::Repeated;
 use crate::event::Detection;
 use crate::guard::ToolFacts;
 
@@ -12,6 +15,22 @@ impl Connection {
         self.forget_tool(&facts.name);
         self.tools_bytes += tool_bytes(&facts);
         self.tools.insert(facts.name.clone(), facts);
+    }
+
+    /// Remembers which parameters of a tool are repeated in heads, in place of what was, of at most `limit` tools.
+    pub(in crate::engine) fn know_repeated(
+        &mut self,
+        name: &Arc<str>,
+        repeated: Vec<Repeated>,
+        limit: usize,
+    ) {
+        if let Some(before) = self.repeated.remove(name) {
+            self.tools_bytes -= repeated_bytes(name, &before);
+        }
+        if !repeated.is_empty() && self.repeated.len() < limit {
+            self.tools_bytes += repeated_bytes(name, &repeated);
+            self.repeated.insert(Arc::clone(name), repeated);
+        }
     }
 
     /// What is known of a tool: from its list, else from before.
@@ -84,7 +103,14 @@ impl Connection {
         if let Some(known) = self.tools.remove(name) {
             self.tools_bytes -= tool_bytes(&known);
         }
+        if let Some((name, repeated)) = self.repeated.remove_entry(name) {
+            self.tools_bytes -= repeated_bytes(&name, &repeated);
+        }
     }
+}
+
+fn repeated_bytes(name: &str, repeated: &[Repeated]) -> usize {
+    name.len() + repeated.iter().map(Repeated::bytes).sum::<usize>()
 }
 
 /// Memory that the facts of a tool take, about.

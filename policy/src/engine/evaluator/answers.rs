@@ -16,16 +16,16 @@ use crate::engine::asked::{Answered, Asked};
 use crate::engine::config::EngineConfig;
 use crate::engine::connection::RESOURCE;
 use crate::engine::seen::{Earlier, Reading};
-use crate::event::{MessageKind, Subject};
+use crate::event::{Detection, MessageKind, Subject};
 use crate::guard::{Operation, Recorded, ToolFacts};
 use crate::guards;
-use crate::protocol::{Kind, Message, members, string, without};
+use crate::protocol::{Kind, Message, members, meta, string, without};
 
 /// What an answer is of.
 fn subject(asked: &Asked) -> Subject {
     match asked {
         Asked::Call { .. } => Subject::Result,
-        Asked::Initialize(_) => Subject::Instructions,
+        Asked::Initialize(_) | Asked::Discover(_) => Subject::Instructions,
         Asked::List { .. } => Subject::Definition,
         Asked::Other { method } if method.starts_with("tasks/") => Subject::Result,
         Asked::Other { method } if method.starts_with("prompts/") => Subject::Prompt,
@@ -64,9 +64,23 @@ fn report_result(
     let recorder = cx.reporter.recorder;
     let mut said = recorder.result(tool_name, id.clone(), answer, seen.bytes, latency, &scope.server);
     said.rounds = rounds;
+    said.trace = to.trace.clone();
     evaluation.write(&mut said.decided);
     cx.reporter.report(scope.clone(), seen.time, said);
 }
+
+/// Forgets what was found behind the first `known` and is one of them: by the rules of results and of definitions alike.
+fn forget_repeated(found: &mut Inspection, known: usize) {
+    let more = found.detections.split_off(known);
+    let is_known = |one: &Detection| {
+        found.detections.iter().any(|known| (&known.pattern, &known.field) == (&one.pattern, &one.field))
+    };
+    let news: Vec<Detection> = more.into_iter().filter(|one| !is_known(one)).collect();
+    found.detections.extend(news);
+}
+
+/// Where a result says who serves, as a JSON Pointer.
+const INFO_FIELD: &str = "/_meta/io.modelcontextprotocol~1serverInfo";
 
 /// Remembers the resources that a server lists as its own and that are fetched over the network.
 fn note_resources(cx: &mut Context<'_>, scope: &Scope, result: &RawValue) {
@@ -82,6 +96,19 @@ fn note_resources(cx: &mut Context<'_>, scope: &Scope, result: &RawValue) {
 }
 
 impl Evaluator {
+    /// Reports what is found in who says that it serves, in `_meta` of a result.
+    pub(in crate::engine) fn report_server_info(
+        &self,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        seen: Seen<'_>,
+        info: &RawValue,
+    ) {
+        let Some(inspection) = &cx.config.inspection else { return };
+        let found = inspection::under(INFO_FIELD, inspection.detector.tool(info.get()));
+        cx.reporter.report_found(scope, seen.time, &About::of(Subject::Server), &found);
+    }
+
     /// Reports an answer for `scope`, what guards decided, and what was found in it.
     pub(in crate::engine) fn report_answer(
         &mut self,
@@ -130,12 +157,15 @@ impl Evaluator {
                 note_resources(cx, scope, result);
                 false
             }
-            (Some(result), None) if matches!(asked, Asked::Initialize(_)) => {
+            (Some(result), None) if matches!(asked, Asked::Initialize(_) | Asked::Discover(_)) => {
                 self.instructed(cx, scope, seen, result);
                 false
             }
             _ => false,
         };
+        if let (Asked::Other { method }, Some(result)) = (asked, result.filter(|_| is_taken)) {
+            self.interfaces(cx, scope, seen, (method, result));
+        }
         let result = goes_on.rest.as_deref().or(result);
         let response = Operation::Response { method, result, error };
         let mut evaluation = match asked {
@@ -168,7 +198,9 @@ impl Evaluator {
         let mut found = std::mem::take(&mut evaluation.found);
         let parts = (result, error, goes_on.is_pending);
         for more in self.inspect_answer(cx.config, scope, parts, asked, seen.reading) {
+            let known = found.detections.len();
             found.detections.extend(more.detections);
+            forget_repeated(&mut found, known);
             found.bounds.add(more.bounds);
         }
         inspection::find_repeated(cx.config.inspection.as_ref(), message, &mut found);
@@ -203,15 +235,21 @@ impl Evaluator {
                 .collect();
         };
         match asked {
-            Asked::Initialize(_) => {
+            Asked::Initialize(_) | Asked::Discover(_) => {
                 let [instructions, info] = members(result.get(), ["instructions", "serverInfo"]);
+                let of_meta = meta::server_info_of_meta(result);
                 let mut found = vec![detector.text("/instructions", &string(instructions))];
                 let respelled = reading.respelled.map(|result| members(result.get(), ["instructions"])[0]);
                 found.extend(respelled.map(|text| detector.text("/instructions", &string(text))));
                 found.extend(info.map(|info| inspection::under("/serverInfo", detector.tool(info.get()))));
+                found.extend(of_meta.map(|info| inspection::under(INFO_FIELD, detector.tool(info.get()))));
                 let rest = without(result.get(), &["instructions", "serverInfo"]);
                 found.push(detector.result(&rest, self.tool_names(&scope.session)));
                 found
+            }
+            // Guards read it as a result.
+            Asked::Other { method } if &**method == "resources/read" => {
+                vec![detector.interfaces(result.get())]
             }
             // A list of resources is made of definitions as well.
             Asked::Other { method } if method.ends_with("list") => {

@@ -136,11 +136,10 @@ impl Evaluator {
 
 /// Whether a decision about everything changes anything for this.
 fn needs(item: &Item, record: &PinRecord, decision: ByHand) -> bool {
-    let is_approved =
-        record.approved.is_some() && record.hash == record.current && !record.denies(&record.current);
+    let is_approved = record.approved.is_some() && record.hash == record.current && !record.denies_current();
     record.listed
         && match decision {
             ByHand::Approve => !is_approved,
-            _ => item.kind == ItemKind::Tool && !record.denies(&record.current),
+            _ => item.kind == ItemKind::Tool && !record.denies_current(),
         }
 }

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::held::Review;
+use super::ui::{interface, widening};
 use super::{About, Connections, Context, Evaluator, Reporter, Scope, Seen};
 use crate::definition::{bounded_name, hex, json_digest};
 use crate::detect::{Inspection, Known};
 use crate::engine::asked::Asked;
 use crate::engine::config::EngineConfig;
+use crate::engine::heads;
 use crate::engine::recorder::{self, MAX_NAME_BYTES, MAX_TEXT_BYTES, clip, tool_id};
 use crate::engine::seen::Earlier;
 use crate::event::{
@@ -24,16 +26,17 @@ use crate::registry::{Change, ChangeKind, ItemKind, Offer, Outcome, Page};
 use crate::terms::{Direction, SessionId, Timestamp};
 
 /// An entry of a list, with what was found in it.
-struct Entry<'a> {
-    name: String,
-    json: &'a RawValue,
-    known: Arc<Known>,
+pub(super) struct Entry<'a> {
+    pub(super) name: String,
+    pub(super) json: &'a RawValue,
+    pub(super) known: Arc<Known>,
 }
 
 impl Entry<'_> {
     fn offer(&self) -> Offer<'_> {
-        let Known { hash, found } = &*self.known;
-        Offer { name: &self.name, json: self.json.get(), hash, max_severity: found.max_severity() }
+        let Known { hash, former, found } = &*self.known;
+        let (json, former) = (self.json.get(), former.as_ref());
+        Offer { name: &self.name, json, hash, former, max_severity: found.max_severity() }
     }
 }
 
@@ -67,12 +70,13 @@ fn listed_entries<'a>(
 }
 
 /// Under which member of the answer the entries stand, and under which of an entry its name.
-fn keys(kind: ItemKind) -> (&'static str, &'static str) {
+pub(super) fn keys(kind: ItemKind) -> (&'static str, &'static str) {
     match kind {
         ItemKind::Tool => ("tools", "name"),
         ItemKind::Prompt => ("prompts", "name"),
         ItemKind::ResourceTemplate => ("resourceTemplates", "uriTemplate"),
         ItemKind::Instructions => ("instructions", ""),
+        ItemKind::Interface => ("contents", "uri"),
     }
 }
 
@@ -80,7 +84,7 @@ fn subject(kind: ItemKind) -> Subject {
     match kind {
         ItemKind::Tool => Subject::Definition,
         ItemKind::Prompt => Subject::Prompt,
-        ItemKind::ResourceTemplate => Subject::Resource,
+        ItemKind::ResourceTemplate | ItemKind::Interface => Subject::Resource,
         ItemKind::Instructions => Subject::Instructions,
     }
 }
@@ -125,6 +129,9 @@ impl Evaluator {
         let [next] = members(result.get(), ["nextCursor"]);
         // Clients ask on while there is a cursor, and most take an empty one for none.
         let last = next.is_none_or(|next| matches!(next.get(), "null" | "\"\""));
+        if first && last {
+            self.public_list(cx, seen, kind, result, &entries);
+        }
         self.page(cx, scope, seen, (kind, first, last), &entries);
         let listed = kind == ItemKind::Tool && last && self.registry.is_listed(scope.connection);
         if listed && let Some(connection) = cx.connections.get_mut(scope.connection) {
@@ -133,7 +140,7 @@ impl Evaluator {
         listed
     }
 
-    /// Takes the instructions of a server: a list of one, or of none.
+    /// Takes the instructions of a server: a list of one, or of none; of several where its readers take different ones.
     pub(super) fn instructed(
         &mut self,
         cx: &mut Context<'_>,
@@ -141,14 +148,31 @@ impl Evaluator {
         seen: Seen<'_>,
         result: &RawValue,
     ) {
-        let [instructions] = members(result.get(), ["instructions"]);
-        let entry = instructions.map(|json| Entry {
-            name: String::new(),
-            json,
-            // Inspected elsewhere, as a text.
-            known: Arc::new(Known { hash: json_digest(json.get()), found: Inspection::default() }),
-        });
-        self.page(cx, scope, seen, (ItemKind::Instructions, true, true), entry.as_slice());
+        let readings = [Some(result), seen.reading.respelled];
+        let mut texts: Vec<&RawValue> = Vec::new();
+        for result in readings.into_iter().flatten() {
+            let all = all_members(result.get()).unwrap_or_default();
+            let given = all.into_iter().filter(|(name, _)| name == "instructions").map(|(_, text)| text);
+            for text in given {
+                if !texts.iter().any(|known| known.get() == text.get()) {
+                    texts.push(text);
+                }
+            }
+        }
+        let entries: Vec<Entry<'_>> = texts
+            .into_iter()
+            .map(|json| Entry {
+                name: String::new(),
+                json,
+                // Inspected elsewhere, as a text.
+                known: Arc::new(Known {
+                    hash: json_digest(json.get()),
+                    former: None,
+                    found: Inspection::default(),
+                }),
+            })
+            .collect();
+        self.page(cx, scope, seen, (ItemKind::Instructions, true, true), &entries);
     }
 
     fn entry<'a>(
@@ -173,7 +197,7 @@ impl Evaluator {
         Some(Entry { name, json, known })
     }
 
-    fn page(
+    pub(super) fn page(
         &mut self,
         cx: &mut Context<'_>,
         scope: &Scope,
@@ -296,7 +320,10 @@ impl Evaluator {
             (_, PinState::Pinned) => ToolStatus::Unchanged,
             (_, PinState::Unpinned) => ToolStatus::Unpinned,
         };
+        let (ui_resource, ui_grants) = interface(entry.json);
         let tool_seen = ToolSeen {
+            ui_resource,
+            ui_grants,
             tool_name: name.clone(),
             tool_id: tool_id(&scope.server, &name),
             tool_hash: change.hash.clone(),
@@ -320,7 +347,7 @@ impl Evaluator {
                 new_hash: change.hash.clone(),
                 diff: diff.clone(),
                 detections: detections.clone(),
-                max_severity,
+                max_severity: max_severity.max(widening(diff)),
                 action: change_action(cx.config, review.action(&[GuardKind::RugPull])),
             };
             cx.reporter.report(scope.clone(), time, changed);
@@ -383,6 +410,7 @@ impl Evaluator {
         if let Some(connection) = cx.connections.get_mut(scope.connection) {
             if connection.tools.len() < limit {
                 connection.know(facts.clone());
+                connection.know_repeated(&facts.name, heads::repeated(entry.json.get()), limit);
             } else {
                 cx.reporter.counters.tools_overflow += 1;
             }
@@ -408,7 +436,7 @@ impl Evaluator {
                 previous_hash: previous_hash.clone(),
                 new_hash: change.hash.clone(),
                 diff: diff.clone(),
-                max_severity: found.max_severity(),
+                max_severity: found.max_severity().max(widening(diff)),
                 detections: found.detections,
                 // No guard goes by these.
                 action: change_action(cx.config, None),

@@ -9,10 +9,11 @@ use super::inspection::{self, under};
 use super::rounds::Try;
 use super::verdict::Evaluation;
 use super::{About, Context, Evaluator, Reporter, Scope, Seen, Topic};
-use crate::definition::{hex, json_digest};
+use crate::definition::{bare_digest, hex};
 use crate::detect::Inspection;
 use crate::engine::recorder::{Call, MAX_NAME_BYTES, clip, tool_id};
 use crate::engine::rounds::{Attempt, Denied, First};
+use crate::engine::trace::trace_of;
 use crate::event::{
     CrossServerBlocked, Detection, MessageKind, RequestBlocked, RequestWarned, Severity, Subject,
 };
@@ -243,7 +244,7 @@ impl Evaluator {
             }
             _ => return,
         };
-        let digest = json_digest(params.map_or("null", RawValue::get));
+        let digest = bare_digest(params.map_or("null", RawValue::get));
         if !cx.is_reported(scope.connection, method, &hex(&digest)) {
             let about = About { id, ..About::of(Subject::Message) };
             cx.reporter.report_found(scope, seen.time, &about, &under(place, found));
@@ -303,6 +304,7 @@ impl Evaluator {
         evaluation.find_in_arguments(&Detection::rules(cx.reporter.alerts(&found)));
         let mut called = cx.reporter.recorder.called(id.clone(), call, &evaluation.recorded, &scope.server);
         called.detections.clone_from(&found.detections);
+        called.trace = trace_of(call.params, seen.reading.http);
         evaluation.write(&mut called.decided);
         let connection = cx.connections.get(scope.connection);
         if let Some(known) = connection.and_then(|connection| connection.tool(&call.tool_name)) {

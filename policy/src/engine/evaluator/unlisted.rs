@@ -44,7 +44,7 @@ impl Evaluator {
         };
         facts.pin = record.state_of(&record.current);
         facts.approved = record.approved.is_some() && record.hash == record.current;
-        facts.refusal = if record.denies(&record.current) {
+        facts.refusal = if record.denies_current() {
             Some(Refusal::Denied)
         } else {
             given_up.then_some(Refusal::TimedOut)

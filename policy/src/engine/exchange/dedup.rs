@@ -9,6 +9,7 @@ use crate::engine::fingerprint::{self, Fingerprint};
 use crate::engine::ids::{HeldId, LinkId};
 use crate::engine::pairing::{Link, Open, Role};
 use crate::engine::rounds::Attempt;
+use crate::event::Trace;
 use crate::protocol::{self, IdKey, Message};
 use crate::terms::{ConnectionId, Direction};
 
@@ -148,19 +149,19 @@ impl Exchange {
     fn link(&mut self, connections: &mut Connections, held: &Held, target: ConnectionId) {
         let Some(scope) = connections.scope(target) else { return };
         let link = LinkId(self.relays.next());
-        let mut first: Option<(Value, Asked)> = None;
+        let mut first: Option<(Value, Asked, Trace)> = None;
         let mut remaining = 0;
         for hop in &held.path {
             if let Some(open) = mark(connections, hop, Role::Relayed(link)) {
                 remaining += 1;
                 if first.is_none() {
-                    first = Some((open.id.clone(), open.asked.clone()));
+                    first = Some((open.id.clone(), open.asked.clone(), open.trace.clone()));
                 }
             }
         }
-        if let Some((id, asked)) = first {
+        if let Some((id, asked, trace)) = first {
             let attempt = Attempt::default();
-            let link_of = Link { scope, id, time: held.time, asked, attempt, remaining, answer: None };
+            let link_of = Link { scope, id, time: held.time, asked, attempt, trace, remaining, answer: None };
             self.relays.links.insert(link, link_of);
         }
     }
@@ -178,8 +179,8 @@ impl Exchange {
         let first = match self.relays.links.get_mut(&id) {
             Some(link) if link.answer.is_none() => {
                 link.answer = Some(fingerprint);
-                let attempt = link.attempt.clone();
-                Some((link.scope.clone(), link.asked.clone(), link.id.clone(), link.time, attempt))
+                let (attempt, trace) = (link.attempt.clone(), link.trace.clone());
+                Some((link.scope.clone(), link.asked.clone(), link.id.clone(), link.time, attempt, trace))
             }
             // The relay passed on what it got.
             Some(link) if link.answer == Some(fingerprint) => return self.relays.let_go(id),
@@ -187,8 +188,8 @@ impl Exchange {
         };
         self.relays.let_go(id);
         match first {
-            Some((scope, asked, id, time, attempt)) => {
-                let to = Answered { asked: &asked, id: &id, time, attempt: &attempt };
+            Some((scope, asked, id, time, attempt, trace)) => {
+                let to = Answered { asked: &asked, id: &id, time, attempt: &attempt, trace: &trace };
                 ev.report_answer(cx, &scope, seen, message, to);
             }
             // It made something else of it, and that is what the client got.

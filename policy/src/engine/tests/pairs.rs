@@ -146,7 +146,7 @@ fn each_tool_is_reported_seen_once() {
             r#"{"tools":[{"name":"a","description":"d"},{"name":"b"},5],"nextCursor":"x"}"#,
             vec!["1 s tool a", "1 s tool b"],
         ),
-        (r#"{"tools":[{"name":"c"},{"name":"b","_meta":{"x":1}}]}"#, vec!["1 s tool c"]),
+        (r#"{"tools":[{"name":"c"},{"name":"b","_meta":{"progressToken":1}}]}"#, vec!["1 s tool c"]),
         (
             r#"{"tools":[{"description":"d","name":"a"},{"name":"b","title":"t"}]}"#,
             vec!["1 s tool b", "1 s changed b"],

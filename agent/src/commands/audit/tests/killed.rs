@@ -9,7 +9,7 @@ use std::{
 
 use mcpwarden_policy::{
     ServerId,
-    registry::{Item, ItemKind, PinKey, PinRecord, Store as _},
+    registry::{HASH_VERSION, Item, ItemKind, PinKey, PinRecord, Store as _},
 };
 use mcpwarden_store::{
     registry::Pins,
@@ -46,6 +46,8 @@ fn pin(number: u64) -> (Item, PinRecord) {
         said: vec![],
         denied: vec![],
         version: None,
+        hash_version: HASH_VERSION,
+        bare: None,
     };
     (Item { kind: ItemKind::Tool, name: format!("t{}", number % PINS) }, record)
 }

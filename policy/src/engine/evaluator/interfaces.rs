@@ -1,0 +1,83 @@
+//! User interfaces of MCP Apps, and lists that are said to be everybody's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::listing::{Entry, keys};
+use super::ui::interface_of;
+use super::{Context, Evaluator, Scope, Seen};
+use crate::definition::json_digest;
+use crate::detect::{Inspection, Known};
+use crate::engine::conversation::Breach;
+use crate::event::Violation;
+use crate::protocol::{members, string};
+use crate::registry::ItemKind;
+
+impl Evaluator {
+    /// Takes what user interfaces may do, as the answer to this says of resources.
+    pub(super) fn interfaces(
+        &mut self,
+        cx: &mut Context<'_>,
+        scope: &Scope,
+        seen: Seen<'_>,
+        (method, result): (&str, &RawValue),
+    ) {
+        let [resources, contents] = members(result.get(), ["resources", "contents"]);
+        let all = match method {
+            "resources/list" => resources,
+            "resources/read" => contents,
+            _ => return,
+        };
+        let all: Vec<&RawValue> =
+            all.and_then(|all| serde_json::from_str(all.get()).ok()).unwrap_or_default();
+        let interfaces: Vec<(String, Box<RawValue>)> = all.into_iter().filter_map(interface_of).collect();
+        let entries: Vec<Entry<'_>> = interfaces
+            .iter()
+            .map(|(name, json)| Entry {
+                name: name.clone(),
+                json,
+                // Inspected with the answer.
+                known: Arc::new(Known {
+                    hash: json_digest(json.get()),
+                    former: None,
+                    found: Inspection::default(),
+                }),
+            })
+            .collect();
+        if !entries.is_empty() {
+            // Never whole: what is read is one of many.
+            self.page(cx, scope, seen, (ItemKind::Interface, true, false), &entries);
+        }
+    }
+
+    /// Reports a list that its server calls the same for all users, where it gave another one to somebody else.
+    pub(super) fn public_list(
+        &mut self,
+        cx: &mut Context<'_>,
+        seen: Seen<'_>,
+        kind: ItemKind,
+        result: &RawValue,
+        entries: &[Entry<'_>],
+    ) {
+        let [scope, fresh] = members(result.get(), ["cacheScope", "ttlMs"]);
+        let connection = cx.connections.get(seen.connection).filter(|_| string(scope) == "public");
+        let Some((connection, at)) = connection.and_then(|known| Some((known, known.at.as_ref()?))) else {
+            return;
+        };
+        let Some(user) = connection.client.as_ref().and_then(|client| client.uid) else { return };
+        let fresh =
+            fresh.and_then(|fresh| fresh.get().parse().ok()).map_or(Duration::ZERO, Duration::from_millis);
+        let (era, _) = connection.conversation.held_in();
+        let hashes = entries.iter().map(|entry| entry.known.hash);
+        let (differs, forgotten) =
+            self.public.differs((at.program(), kind), user, hashes, (seen.time, fresh));
+        cx.reporter.counters.public_lists_forgotten += forgotten;
+        if differs {
+            let found = Some(keys(kind).0.to_owned());
+            let breach = Breach { era, violation: Violation::PublicList, expected: None, found };
+            cx.report_breach(seen, (None, None), breach);
+        }
+    }
+}
