@@ -16,6 +16,7 @@ pub(super) struct TaskCall {
     pub(super) id: Value,
     pub(super) time: Timestamp,
     pub(super) attempt: Attempt,
+    pub(super) trace: Trace,
 }
 
 /// A task.

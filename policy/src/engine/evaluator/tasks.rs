@@ -85,6 +85,7 @@ impl Evaluator {
                 id: to.id.clone(),
                 time: to.time,
                 attempt: to.attempt.clone(),
+                trace: to.trace.clone(),
             }),
             _ => None,
         };
@@ -119,7 +120,7 @@ impl Evaluator {
             task.end = Some(end);
             task.call.clone()
         });
-        let Some(TaskCall { tool_name, id, time, attempt }) = call else {
+        let Some(TaskCall { tool_name, id, time, attempt, trace }) = call else {
             // Of no call that waits. Without a result there is nothing to be inspected.
             if text != "null" && !cx.is_reported(scope.connection, "tasks/result", &end.hex()) {
                 let asked = Asked::Other { method: Method::TasksResult.as_str().into() };
@@ -137,7 +138,7 @@ impl Evaluator {
         let earlier = if before.is_some() { Earlier::Taken } else { seen.reading.earlier };
         let seen = Seen { reading: Reading { earlier, respelled: None, ..seen.reading }, ..seen };
         let asked = Asked::Call { tool_name };
-        let to = Answered { asked: &asked, id: &id, time, attempt: &attempt };
+        let to = Answered { asked: &asked, id: &id, time, attempt: &attempt, trace: &trace };
         self.judge_end(cx, scope, seen, course, to);
     }
 
@@ -204,7 +205,8 @@ impl Evaluator {
         let task = course.task.filter(|_| is_of_task).map(digest);
         let is_over = is_of_task && course.is_over();
         let asked = Asked::Other { method: method.as_str().into() };
-        let to = Answered { asked: &asked, id: &Value::Null, time: seen.time, attempt: &Attempt::default() };
+        let (attempt, trace) = (Attempt::default(), Trace::default());
+        let to = Answered { asked: &asked, id: &Value::Null, time: seen.time, attempt: &attempt, trace: &trace };
         if is_over {
             self.task_told(cx, scope, seen, (task, &course), to);
         }
