@@ -47,6 +47,7 @@ mod reporter;
 mod scope;
 mod seen;
 mod timers;
+mod uncaptured;
 
 pub use command::{ByHand, CommandError, Decide, Definitions, OperatorCommand, ProfileError};
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
@@ -227,6 +228,9 @@ impl Engine {
             Input::Uninspected { reached, reason } => {
                 self.start_pending(reached.connection, reached.time, out);
                 remote::uninspected(&mut self.parts(out).cx, &reached, reason);
+            }
+            Input::Uncaptured { process, transport, time } => {
+                uncaptured::found(&mut self.parts(out).cx, &process, transport, time);
             }
             Input::Operator(command) => {
                 if let Err(error) = self.execute(command, now, out) {

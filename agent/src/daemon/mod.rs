@@ -13,6 +13,7 @@ mod reporter;
 mod ring;
 mod signals;
 mod stores;
+mod uncaptured;
 
 use std::time::Instant;
 
@@ -37,6 +38,7 @@ use crate::{
 };
 use agent::{Agent, Pending};
 use fd_scans::FdScans;
+use uncaptured::Uncaptured;
 use gate::Gate;
 use manager::Manager;
 use outbox::Outbox;
@@ -102,6 +104,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             manager,
             reconciler: Reconciler::default(),
             scans: FdScans::new(tokio::time::Instant::now()),
+            uncaptured: Uncaptured::default(),
             loss: LossWatch::default(),
             identity,
             programs: Vec::new(),

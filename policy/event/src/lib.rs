@@ -35,7 +35,7 @@ pub use network::{
     NetworkConnection, NetworkUnblocked, NetworkUninspected, Protocol, RequestRefused, ServerDenied,
     ServerEgress, ServerReachable, ServerUnreachable, TlsMismatch,
 };
-pub use server::{MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted};
+pub use server::{MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted, ServerUncaptured, Transport};
 pub use session::{SessionProfile, SessionSet};
 pub use store::{AuditHead, Link, StoreFailing, StoreRecovered, StoreReplaced};
 pub use traffic::{
@@ -293,6 +293,8 @@ bodies! {
     ServerEgress = "mcp_server_egress",
     /// A server ended.
     ServerExited = "mcp_server_exited",
+    /// A server runs whose messages the agent cannot capture.
+    ServerUncaptured = "mcp_server_uncaptured",
     /// Bytes of a stream were not captured.
     CaptureGap = "mcp_capture_gap",
 }

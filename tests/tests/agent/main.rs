@@ -5,6 +5,7 @@ mod approvals;
 mod control;
 mod corpus;
 mod flood;
+mod handed;
 mod forms;
 mod hostile;
 mod http;

@@ -24,7 +24,7 @@ use mcpwarden_policy::{
 
 use super::{
     counters, fd_scans::FdScans, gate::Gate, manager::Manager, measure, reconciler::Reconciler,
-    reload::Reload, reporter::Reporter, ring::RingReader,
+    reload::Reload, reporter::Reporter, ring::RingReader, uncaptured::Uncaptured,
 };
 use crate::{
     control::Control,
@@ -68,6 +68,8 @@ pub struct Agent {
     pub reconciler: Reconciler,
     /// Scans of descriptors.
     pub scans: FdScans,
+    /// Processes with standard streams that are not captured.
+    pub uncaptured: Uncaptured,
     /// Losses that were reported.
     pub loss: LossWatch,
     /// Metrics that change with the configuration alone.
