@@ -43,7 +43,7 @@ pub fn on_the_way() {
 /// program that was handed its channels as other descriptors.
 ///
 /// One alone says nothing: the other is the parent's until its turn comes, or the script's that reads from something else for a
-/// moment.
+/// moment. A process is registered so once for each program that it runs: else it could fill the tables as fast as it makes pipes.
 ///
 /// The verifier goes through it once, by itself: see [`report`].
 #[unsafe(no_mangle)]
@@ -55,6 +55,7 @@ pub extern "C" fn replaced(descriptor: u32) -> i32 {
         return 0;
     }
     let Some(connection) = register::register(task, tgid) else { return 0 };
+    tables::replacement_registered(tgid);
     member::join(tgid, connection);
     watch_family(task, tgid);
     report(kernel::number(task), tgid, connection, FLAG_NO_EXEC as u32);
