@@ -42,6 +42,8 @@ pub mod network;
 pub mod registry;
 pub mod replay;
 pub mod settings;
+#[cfg(test)]
+mod testing;
 
 pub use mcpwarden_config as config;
 pub use mcpwarden_detect as detect;

@@ -15,6 +15,7 @@ mod package;
 mod packages;
 mod run;
 mod setup;
+mod stages;
 mod test;
 mod util;
 mod vm;

@@ -2,8 +2,8 @@
 //! sums them up.
 
 use std::env;
+use std::fs;
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 
@@ -13,7 +13,8 @@ use crate::fuzz;
 use crate::harness::{Counts, SKIPPED, run_tests};
 use crate::package;
 use crate::setup::{Needs, setup};
-use crate::util::{as_root, cargo, command_line, exists, is_root, target_dir};
+use crate::stages::{Report, Stages};
+use crate::util::{as_root, cargo, command_line, exists, is_root, root, target_dir};
 use crate::vm::{self, Guests};
 
 /// The package of the end-to-end tests.
@@ -44,6 +45,9 @@ const FULL_ONLY: &[(&str, &str)] = &[
     ("offline", "inspect::client_configs::unusable_entries_are_skipped_and_reported"),
 ];
 
+/// The variable that has tests of generated input run all their cases.
+const ALL_CASES: &str = "MCPWARDEN_TEST_FULL";
+
 /// What is tested.
 #[derive(clap::Args)]
 pub struct Args {
@@ -61,7 +65,7 @@ pub struct Args {
 /// A stage could not be started at all; that one failed is in the exit code.
 pub fn test(args: &Args) -> Result<ExitCode> {
     let (filter, full) = (args.filter.as_deref(), args.full);
-    let mut stages = Stages { is_flaky_wrong: full, ..Stages::default() };
+    let mut stages = Stages::new(full);
     let needs = if full { Needs::AllTests } else { Needs::Tests };
     if !stages.run("set-up", || setup(needs).map(|_| Report::default())) {
         return Ok(stages.summary());
@@ -74,10 +78,19 @@ pub fn test(args: &Args) -> Result<ExitCode> {
         checked(&mut linted(&["test", "--no-run", "--all-targets"]))
     });
     if built {
-        stages.run("unit tests", || unit_tests(filter));
-        stages.run("end-to-end tests", || end_to_end_tests(filter, full));
+        stages.run("unit tests", || unit_tests(filter, full));
+        let alone = if has_nextest() {
+            stages.run("tests side by side", || end_to_end_tests(Order::SideBySide, filter, full));
+            ("tests that run alone", Order::Alone)
+        } else {
+            ("end-to-end tests", Order::All)
+        };
+        let last = || end_to_end_tests(alone.1, filter, full);
         if filter.is_none() && !full {
-            stages.run("guest", || guests(Guests::Smoke));
+            // Tests that run alone leave a processor idle, and an emulated machine needs one.
+            stages.run_both((alone.0, last), ("guest", || guests(Guests::Smoke)));
+        } else {
+            stages.run(alone.0, last);
         }
         if full {
             stages.run("dependencies", dependencies);
@@ -99,40 +112,54 @@ fn has_nextest() -> bool {
     exists("cargo-nextest")
 }
 
-/// What runs end-to-end tests here.
-fn runner() -> Command {
-    linted(if has_nextest() { &["nextest", "run"] } else { &["test"] })
-}
-
 /// Tests of single packages, which start no agent. Each program is one process: what takes long to make, such as the compiled
 /// rules, is made once for all its tests.
-fn unit_tests(filter: Option<&str>) -> Result<Report> {
+fn unit_tests(filter: Option<&str>, full: bool) -> Result<Report> {
     let mut command = linted(&["test", "--no-fail-fast", "--lib", "--bins"]);
     for program in POLICY_TESTS {
         command.args(["--test", program]);
     }
-    command.arg("--").args(filter);
+    command.arg("--").args(filter).envs(full.then_some((ALL_CASES, "1")));
     tests(&mut command)
 }
 
-/// Tests that start the program. All that start an agent share this host, and run in order.
-fn end_to_end_tests(filter: Option<&str>, full: bool) -> Result<Report> {
+/// Which end-to-end tests are run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Those that may run beside each other.
+    SideBySide,
+    /// Those that count what the whole host does, or how long it takes.
+    Alone,
+    /// All, in order.
+    All,
+}
+
+/// Tests that start the program.
+fn end_to_end_tests(order: Order, filter: Option<&str>, full: bool) -> Result<Report> {
     let left_out = if full || filter.is_some() { &[][..] } else { FULL_ONLY };
-    let mut command = runner();
-    as_root_only_the_tests(&mut command)?;
-    if has_nextest() {
-        let mut chosen = format!("package({END_TO_END})");
-        for (program, name) in left_out {
-            chosen += &format!(" and not (binary(={program}) and test(/^{name}(::|$)/))");
+    match order {
+        Order::All => end_to_end_in_order(filter, left_out),
+        Order::SideBySide | Order::Alone => {
+            let mut command = linted(&["nextest", "run"]);
+            as_root_only_the_tests(&mut command)?;
+            let not = if order == Order::Alone { "" } else { "not " };
+            let mut chosen = format!("package({END_TO_END}) and {not}({})", alone()?);
+            for (program, name) in left_out {
+                chosen += &format!(" and not (binary(={program}) and test(/^{name}(::|$)/))");
+            }
+            command.args(["-E", &chosen]).args(tries(full));
+            command.args(["--no-tests", if filter.is_some() { "pass" } else { "fail" }]).args(filter);
+            tests(&mut command)
         }
-        command.args(["-E", &chosen]).args(tries(full));
-        command.args(["--no-tests", if filter.is_some() { "pass" } else { "fail" }]).args(filter);
-        return tests(&mut command);
     }
-    // The same selection of packages, so that nothing is built anew: the others' tests are none of these.
+}
+
+/// All that start an agent share this host, and libtest knows of no groups.
+fn end_to_end_in_order(filter: Option<&str>, left_out: &[(&str, &str)]) -> Result<Report> {
     let mut report = Report::default();
     for program in PROGRAMS {
-        let mut command = runner();
+        // The same selection of packages, so that nothing is built anew: the others' tests are none of these.
+        let mut command = linted(&["test"]);
         as_root_only_the_tests(&mut command)?;
         command.args(["--no-fail-fast", "--test", program, "--"]);
         command.args((program != SIDE_BY_SIDE).then_some("--test-threads=1"));
@@ -143,6 +170,14 @@ fn end_to_end_tests(filter: Option<&str>, full: bool) -> Result<Report> {
         report.problem = report.problem.or(more.problem);
     }
     Ok(report)
+}
+
+/// Which tests run alone, in the language of nextest: the first filter of its settings.
+fn alone() -> Result<String> {
+    let path = root().join(".config/nextest.toml");
+    let settings = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let filter = settings.split("filter = \"\"\"").nth(1).and_then(|rest| rest.split("\"\"\"").next());
+    Ok(filter.with_context(|| format!("{} names no tests that run alone", path.display()))?.to_owned())
 }
 
 /// How often a test is tried. What passes on its second try is printed as flaky, and is a failure with `--full`.
@@ -201,73 +236,6 @@ fn as_root_only_the_tests(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a stage came to.
-#[derive(Default)]
-struct Report {
-    counts: Counts,
-    /// Why the stage failed.
-    problem: Option<String>,
-}
-
-/// The stages that have run.
-#[derive(Default)]
-struct Stages {
-    /// Whether a test that passed on its second try is a failure.
-    is_flaky_wrong: bool,
-    rows: Vec<(&'static str, Report, Duration)>,
-}
-
-impl Stages {
-    /// Runs a stage under a heading; says whether it went well.
-    fn run(&mut self, name: &'static str, stage: impl FnOnce() -> Result<Report>) -> bool {
-        println!("\n━━ {name}");
-        let started = Instant::now();
-        let mut report = stage().unwrap_or_else(|error| Report {
-            problem: Some(format!("{error:#}")),
-            counts: Counts::default(),
-        });
-        let took = started.elapsed();
-        let well = report.problem.is_none();
-        match &report.problem {
-            None => println!("━━ {name}: ok, {:.1} s", took.as_secs_f64()),
-            Some(problem) => {
-                println!("━━ {name}: FAILED, {:.1} s: {problem}", took.as_secs_f64());
-                // A stage that fails without a failed test (a lint, a build) must not leave "0 failed" below.
-                report.counts.failed = report.counts.failed.max(1);
-            }
-        }
-        self.rows.push((name, report, took));
-        well
-    }
-
-    /// Prints the table and, as the last line, the sum.
-    fn summary(&self) -> ExitCode {
-        println!("\n━━ summary");
-        let mut total = Counts::default();
-        let mut all = Duration::ZERO;
-        for (name, report, took) in &self.rows {
-            let outcome = if report.problem.is_none() { "ok" } else { "FAILED" };
-            let flaky = match report.counts.flaky {
-                0 => String::new(),
-                flaky => format!(", {flaky} FLAKY"),
-            };
-            println!("{name:<18} {outcome:<7} {:>7.1} s  {}{flaky}", took.as_secs_f64(), report.counts);
-            total.add(report.counts);
-            all += *took;
-        }
-        println!("{:<18} {:<7} {:>7.1} s", "all", "", all.as_secs_f64());
-        if total.flaky > 0 {
-            println!("FLAKY: {} passed on the second try only; find out why", total.flaky);
-            if self.is_flaky_wrong {
-                total.failed += total.flaky;
-                total.passed = total.passed.saturating_sub(total.flaky);
-            }
-        }
-        println!("{total}");
-        if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-    }
-}
-
 /// A stage that is one command without tests in it.
 fn checked(command: &mut Command) -> Result<Report> {
     let line = command_line(command);
@@ -284,19 +252,16 @@ fn tests(command: &mut Command) -> Result<Report> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
-    use crate::util::root;
 
     /// A test that is renamed would else run at a wrong time, and nobody would notice.
     #[test]
     fn named_end_to_end_tests_exist() -> Result<()> {
         let tests = root().join("tests/tests");
-        let settings = fs::read_to_string(root().join(".config/nextest.toml"))?;
+        let filter = super::alone()?;
         let alone: Vec<&str> =
-            settings.split("test(=").skip(1).filter_map(|rest| rest.split(')').next()).collect();
-        assert!(!alone.is_empty(), "no test runs alone: {settings}");
+            filter.split("test(=").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+        assert!(!alone.is_empty(), "no test runs alone: {filter}");
         let exists = |program: &str, name: &str| {
             let (module, function) = name.rsplit_once("::").unwrap_or((name, ""));
             let file = format!("{}.rs", module.replace("::", "/"));

@@ -53,8 +53,10 @@ pub struct Btf {
     types: Vec<u32>,
 }
 
-struct Type<'a> {
-    name: &'a [u8],
+#[derive(Clone, Copy)]
+struct Type {
+    /// Where its name begins in the strings.
+    name: u32,
     kind: u32,
     vlen: usize,
     kind_flag: bool,
@@ -106,31 +108,41 @@ impl Btf {
         rest.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 
-    fn get(&self, id: u32) -> Option<Type<'_>> {
+    /// Whether the string at `offset` is `text`, without a search for its end: most types have another name.
+    fn is_string(&self, offset: u32, text: &[u8]) -> bool {
+        let rest = self.bytes.get(self.strings + offset as usize..).unwrap_or_default();
+        rest.strip_prefix(text).is_some_and(|rest| rest.first() == Some(&0))
+    }
+
+    fn get(&self, id: u32) -> Option<Type> {
         self.at(*self.types.get((id as usize).checked_sub(1)?)? as usize)
     }
 
-    fn at(&self, at: usize) -> Option<Type<'_>> {
-        let info = u32_at(&self.bytes, at + 4).ok()?;
+    fn at(&self, at: usize) -> Option<Type> {
+        let words = self.bytes.get(at..at.saturating_add(TYPE_BYTES))?;
+        let word = |index: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| words[index * 4 + byte]));
+        let info = word(1);
         Some(Type {
-            name: self.string(u32_at(&self.bytes, at).ok()?),
+            name: word(0),
             kind: (info >> 24) & 0x1f,
             vlen: (info & 0xffff) as usize,
             kind_flag: info >> 31 == 1,
-            target: u32_at(&self.bytes, at + 8).ok()?,
+            target: word(2),
             extra: at + TYPE_BYTES,
         })
     }
 
-    fn named(&self, name: &str, kind: u32) -> Option<Type<'_>> {
-        self.types
-            .iter()
-            .filter_map(|at| self.at(*at as usize))
-            .find(|ty| ty.kind == kind && ty.name == name.as_bytes() && (kind == KIND_TYPEDEF || ty.vlen > 0))
+    fn of_kind(&self, kind: u32) -> impl Iterator<Item = Type> {
+        self.types.iter().filter_map(|at| self.at(*at as usize)).filter(move |ty| ty.kind == kind)
+    }
+
+    fn named(&self, name: &str, kind: u32) -> Option<Type> {
+        self.of_kind(kind)
+            .find(|ty| (kind == KIND_TYPEDEF || ty.vlen > 0) && self.is_string(ty.name, name.as_bytes()))
     }
 
     /// Follows typedefs and qualifiers.
-    fn resolve(&self, id: u32) -> Option<Type<'_>> {
+    fn resolve(&self, id: u32) -> Option<Type> {
         let mut ty = self.get(id)?;
         for _ in 0..MAX_DEPTH {
             if !matches!(ty.kind, KIND_TYPEDEF..=KIND_RESTRICT | KIND_TYPE_TAG) {
@@ -164,7 +176,7 @@ impl Btf {
         self.named(name, KIND_STRUCT).map(|ty| ty.target).ok_or_else(|| BtfError::NoType(name.to_owned()))
     }
 
-    fn member(&self, ty: &Type<'_>, name: &[u8], depth: usize) -> Option<(u32, u32)> {
+    fn member(&self, ty: &Type, name: &[u8], depth: usize) -> Option<(u32, u32)> {
         if depth > MAX_DEPTH || !matches!(ty.kind, KIND_STRUCT | KIND_UNION) {
             return None;
         }
@@ -204,9 +216,11 @@ impl Btf {
 
     /// Those of `names` that are functions of the kernel.
     pub fn functions<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
-        let all = self.types.iter().filter_map(|at| self.at(*at as usize)).filter(|ty| ty.kind == KIND_FUNC);
-        let known: HashSet<&[u8]> = all.map(|ty| ty.name).collect();
-        names.iter().copied().filter(|name| known.contains(name.as_bytes())).collect()
+        let wanted: HashSet<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        let found: HashSet<&[u8]> = (self.of_kind(KIND_FUNC).map(|ty| self.string(ty.name)))
+            .filter(|name| wanted.contains(name))
+            .collect();
+        names.iter().copied().filter(|name| found.contains(name.as_bytes())).collect()
     }
 
     /// Number of arguments of a tracepoint, or `None` where the kernel has no such tracepoint.

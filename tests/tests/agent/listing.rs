@@ -19,17 +19,28 @@ use sha2::{Digest as _, Sha256};
 /// `openssl x509 -in server.pem -noout -pubkey | openssl pkey -pubin -outform der | sha256sum`.
 const KEY: &str = "a23bb29f01eb4c8f30bdd91cb903986ae4aedd08b3d11a899efcb4ce4b5ace2d";
 
-/// A configuration with one declared server, listed every second.
-fn declared(server: &HttpServer, kind: &str, more: &str) -> String {
-    format!(
-        "discovery: {{ list_every: 1s }}\nservers: [{{ id: remote, type: {kind}, url: \"{}\"{more} }}]\n",
-        server.url()
-    )
+/// A configuration with these declared servers, listed every second.
+fn listed(servers: &[String]) -> String {
+    format!("discovery: {{ list_every: 1s }}\nservers: [{}]\n", servers.join(", "))
 }
 
-/// Whether it is of the declared server.
+/// One of them.
+fn entry(id: &str, server: &HttpServer, kind: &str, more: &str) -> String {
+    format!("{{ id: {id}, type: {kind}, url: \"{}\"{more} }}", server.url())
+}
+
+/// A configuration with one declared server.
+fn declared(server: &HttpServer, kind: &str, more: &str) -> String {
+    listed(&[entry("remote", server, kind, more)])
+}
+
+/// Whether it is of the one declared server.
 fn of(event: &Value, kind: &str) -> bool {
-    is(event, kind) && event["server_id"] == "remote"
+    of_server(event, kind, "remote")
+}
+
+fn of_server(event: &Value, kind: &str, id: &str) -> bool {
+    is(event, kind) && event["server_id"] == id
 }
 
 fn certificate() -> Result<String> {
@@ -45,23 +56,26 @@ fn secret(path: &Path, text: &str) -> Result<()> {
 
 #[test]
 fn tools_are_inspected_before_any_client_connects() -> Result<()> {
-    for (style, declared_as, spoken) in
-        [(Style::Json, "http", "http"), (Style::Events, "http", "http"), (Style::Old, "sse", "sse")]
-    {
-        let server = HttpServer::start(style)?;
-        let (_directory, config) = configured(&declared(&server, declared_as, ""))?;
-        let agent = Agent::start_plain(&["--config", &config])?;
-        let seen = agent.wait_for("the tool", |event| of(event, "mcp_tool_seen"))?;
-        ensure!(seen["server_type"] == spoken && seen["tool_name"] == "a", "{style:?}: {seen}");
-        let found = agent.wait_for("the detection", |event| of(event, "mcp_detection"))?;
-        ensure!(found["server_type"] == spoken, "{style:?}: {found}");
-        let started = agent.wait_for("the server", |event| of(event, "mcp_server_started"))?;
+    let cases =
+        [("json", Style::Json, "http"), ("events", Style::Events, "http"), ("old", Style::Old, "sse")];
+    let servers: Vec<HttpServer> =
+        cases.iter().map(|(_, style, _)| HttpServer::start(*style)).collect::<Result<_>>()?;
+    let entries = cases.iter().zip(&servers).map(|((id, _, kind), server)| entry(id, server, kind, ""));
+    let (_directory, config) = configured(&listed(&entries.collect::<Vec<_>>()))?;
+    let agent = Agent::start_plain(&["--config", &config])?;
+    for ((id, _, kind), server) in cases.iter().zip(&servers) {
+        let event = |what: &str| agent.wait_for(id, |event| of_server(event, what, id));
+        let seen = event("mcp_tool_seen")?;
+        ensure!(seen["server_type"] == *kind && seen["tool_name"] == "a", "{id}: {seen}");
+        let found = event("mcp_detection")?;
+        ensure!(found["server_type"] == *kind, "{id}: {found}");
+        let started = event("mcp_server_started")?;
         let expected = json!([agent.pid(), "declared", "declared", server.url()]);
         let said =
             json!([started["client"]["pid"], started["matched_by"], started["identity"], started["url"]]);
-        ensure!(said == expected, "{style:?}: {started}");
-        agent.stop()?;
+        ensure!(said == expected, "{id}: {started}");
     }
+    agent.stop()?;
     Ok(())
 }
 
@@ -164,56 +178,59 @@ fn certificate_must_match_the_pinned_one() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("headers");
     secret(&file, "Authorization: Bearer s3cret")?;
-    // Both servers have the same key, and signed themselves: the second one as an authority.
-    for (name, style, fingerprint, expected) in [
-        ("nothing known", Style::Tls, String::new(), "mcp_server_unreachable"),
-        ("the certificate", Style::Tls, format!("sha256:{right}"), "mcp_tool_seen"),
-        ("in capitals", Style::Tls, format!("sha256:{}", right.to_uppercase()), "mcp_tool_seen"),
-        ("the key", Style::Tls, format!("spki-sha256:{KEY}"), "mcp_tool_seen"),
-        ("the key of an authority", Style::TlsAuthority, format!("spki-sha256:{KEY}"), "mcp_tool_seen"),
-        ("another certificate", Style::Tls, format!("sha256:{wrong}"), "mcp_tls_mismatch"),
+    // The servers of both styles have the same key, and signed themselves: the second one as an authority.
+    let cases = [
+        ("unknown", Style::Tls, None, "mcp_server_unreachable"),
+        ("certificate", Style::Tls, Some(format!("sha256:{right}")), "mcp_tool_seen"),
+        ("capitals", Style::Tls, Some(format!("sha256:{}", right.to_uppercase())), "mcp_tool_seen"),
+        ("key", Style::Tls, Some(format!("spki-sha256:{KEY}")), "mcp_tool_seen"),
+        ("authority-key", Style::TlsAuthority, Some(format!("spki-sha256:{KEY}")), "mcp_tool_seen"),
+        ("other-certificate", Style::Tls, Some(format!("sha256:{wrong}")), "mcp_tls_mismatch"),
         (
-            "another certificate of that key",
+            "other-certificate-of-key",
             Style::TlsAuthority,
-            format!("sha256:{right}"),
+            Some(format!("sha256:{right}")),
             "mcp_tls_mismatch",
         ),
-        ("another key", Style::Tls, format!("spki-sha256:{wrong}"), "mcp_tls_mismatch"),
-        ("a key's as a certificate's", Style::Tls, format!("sha256:{KEY}"), "mcp_tls_mismatch"),
-    ] {
-        let server = HttpServer::start(style)?;
-        let mut more = format!(", headers_from: {}", file.display());
-        if !fingerprint.is_empty() {
-            more.push_str(&format!(", tls_fingerprint: \"{fingerprint}\""));
-        }
-        let (_directory, config) = configured(&declared(&server, "http", &more))?;
-        let agent = Agent::start(&["--config", &config])?;
+        ("other-key", Style::Tls, Some(format!("spki-sha256:{wrong}")), "mcp_tls_mismatch"),
+        ("key-as-certificate", Style::Tls, Some(format!("sha256:{KEY}")), "mcp_tls_mismatch"),
+    ];
+    let servers: Vec<HttpServer> =
+        cases.iter().map(|(_, style, ..)| HttpServer::start(*style)).collect::<Result<_>>()?;
+    let entries = cases.iter().zip(&servers).map(|((id, _, fingerprint, _), server)| {
+        let fingerprint = fingerprint.iter().map(|text| format!(", tls_fingerprint: \"{text}\""));
+        let more = format!(", headers_from: {}{}", file.display(), fingerprint.collect::<String>());
+        entry(id, server, "http", &more)
+    });
+    let (_directory, config) = configured(&listed(&entries.collect::<Vec<_>>()))?;
+    let agent = Agent::start(&["--config", &config])?;
+    for ((id, _, fingerprint, expected), server) in cases.iter().zip(&servers) {
         let outcomes = ["mcp_server_unreachable", "mcp_tool_seen", "mcp_tls_mismatch"];
-        let event = agent.wait_for(name, |event| outcomes.iter().any(|outcome| of(event, outcome)))?;
-        ensure!(is(&event, expected), "{name}: {event}");
-        match expected {
+        let event =
+            agent.wait_for(id, |event| outcomes.iter().any(|outcome| of_server(event, outcome, id)))?;
+        ensure!(is(&event, expected), "{id}: {event}");
+        match *expected {
             "mcp_tls_mismatch" => {
                 let said = json!([event["severity"], event["expected"]]);
-                ensure!(said == json!(["critical", fingerprint]), "{name}: {event}");
-                let kind = fingerprint.split(':').next().unwrap_or_default();
-                ensure!(
-                    event["found"].as_str().is_some_and(|found| found.starts_with(kind)),
-                    "{name}: {event}"
-                );
-                ensure!(server.requests() == 0, "{name}: it was sent something");
+                ensure!(said == json!(["critical", fingerprint]), "{id}: {event}");
+                let kind = fingerprint.iter().flat_map(|text| text.split(':')).next().unwrap_or_default();
+                let found = event["found"].as_str().unwrap_or_default();
+                ensure!(found.starts_with(kind), "{id}: {event}");
+                ensure!(server.requests() == 0, "{id}: it was sent something");
             }
             "mcp_server_unreachable" => {
                 let reason = event["reason"].as_str().unwrap_or_default();
-                ensure!(reason.contains("tls_fingerprint"), "{name}: {event}");
-                ensure!(server.requests() == 0, "{name}: it was sent something");
+                ensure!(reason.contains("tls_fingerprint"), "{id}: {event}");
+                ensure!(server.requests() == 0, "{id}: it was sent something");
             }
             _ => {
-                let started = agent.wait_for("the server", |event| of(event, "mcp_server_started"))?;
-                ensure!(started["url"] == server.url(), "{name}: {started}");
+                let started =
+                    agent.wait_for("the server", |event| of_server(event, "mcp_server_started", id))?;
+                ensure!(started["url"] == server.url(), "{id}: {started}");
             }
         }
-        agent.stop()?;
     }
+    agent.stop()?;
     Ok(())
 }
 

@@ -218,35 +218,32 @@ fn killed_agent_does_not_block_the_next_start() -> Result<()> {
 fn signals_end_the_agent_cleanly_and_soon() -> Result<()> {
     const SOON: Duration = Duration::from_secs(2);
     let directory = directory()?;
-    for (signal, reason) in [(Signal::SIGINT, "SIGINT"), (Signal::SIGTERM, "SIGTERM")] {
-        for busy in [false, true] {
-            let (mut child, mut stdout) =
-                attached(run(directory.path(), &["--output", "json", "--verbose"]))?;
-            let held = programs::held_by(child.id());
-            // A server that is at work when the signal comes.
-            let mut peer = Peer::start(Wiring::Pipes, &mut server("benign-server"))?;
-            if busy {
-                peer.ask(&initialize(0))?;
-                peer.ask(&echo(1, "busy"))?;
-            }
-            let start = Instant::now();
-            kill(Pid::from_raw(i32::try_from(child.id())?), signal)?;
-            let mut rest = String::new();
-            stdout.read_to_string(&mut rest)?;
-            let status = child.wait()?;
-            let what = || format!("{reason}, busy: {busy}");
-            ensure!(start.elapsed() < SOON, "{}: it took {:?}", what(), start.elapsed());
-            ensure!(status.success(), "{}: {status}", what());
-            let last: Value = serde_json::from_str(rest.lines().last().context("nothing was said")?)?;
-            ensure!(is(&last, "agent_stopped") && last["reason"] == reason, "{}: {last}", what());
-            ensure!(
-                last["counters"]["messages"].as_u64() >= Some(if busy { 4 } else { 0 }),
-                "{}: {last}",
-                what()
-            );
-            programs::await_gone(&held)?;
-            peer.close()?;
+    for (signal, reason, busy) in [(Signal::SIGINT, "SIGINT", true), (Signal::SIGTERM, "SIGTERM", false)] {
+        let (mut child, mut stdout) = attached(run(directory.path(), &["--output", "json", "--verbose"]))?;
+        let held = programs::held_by(child.id());
+        // A server that is at work when the signal comes.
+        let mut peer = Peer::start(Wiring::Pipes, &mut server("benign-server"))?;
+        if busy {
+            peer.ask(&initialize(0))?;
+            peer.ask(&echo(1, "busy"))?;
         }
+        let start = Instant::now();
+        kill(Pid::from_raw(i32::try_from(child.id())?), signal)?;
+        let mut rest = String::new();
+        stdout.read_to_string(&mut rest)?;
+        let status = child.wait()?;
+        let what = || format!("{reason}, busy: {busy}");
+        ensure!(start.elapsed() < SOON, "{}: it took {:?}", what(), start.elapsed());
+        ensure!(status.success(), "{}: {status}", what());
+        let last: Value = serde_json::from_str(rest.lines().last().context("nothing was said")?)?;
+        ensure!(is(&last, "agent_stopped") && last["reason"] == reason, "{}: {last}", what());
+        ensure!(
+            last["counters"]["messages"].as_u64() >= Some(if busy { 4 } else { 0 }),
+            "{}: {last}",
+            what()
+        );
+        programs::await_gone(&held)?;
+        peer.close()?;
     }
     Ok(())
 }

@@ -143,6 +143,7 @@ fn emitted_events_conform_to_the_schema() -> Result<()> {
         let said: BTreeSet<&str> = said.into_iter().filter(|kind| *kind != "agent_loss").collect();
         ensure!(said == expected, "{args:?}: {said:?}, not {expected:?}");
         ensure!(sent.count("mcp_tool_result") == 3, "{args:?}: not three results");
+        shows_secrets(&sent, args.contains(&"--show-payloads")).with_context(|| format!("{args:?}"))?;
     }
     Ok(())
 }
@@ -165,32 +166,23 @@ fn schema_rejects_invalid_events() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn secrets_are_shown_only_with_show_payloads() -> Result<()> {
-    for (args, full) in
-        [(&[][..], false), (&["--verbose"][..], false), (&["--verbose", "--show-payloads"][..], true)]
-    {
-        let (_, sent) = watch(args)?;
-        let text: String = sent.events.iter().map(|event| format!("{event}\n")).collect();
-        for secret in SECRETS.iter().chain(&["4242424242"]) {
-            ensure!(
-                text.contains(secret) == full,
-                "{args:?}: {secret} is {}there",
-                if full { "not " } else { "" }
-            );
-        }
-        ensure!(text.contains(KEY), "{args:?}: keys are told");
-        // What is told in place of it: type, length, hash.
-        let called = sent.events.iter().find(|event| is(event, "mcp_tool_called")).context("no call")?;
-        let leaf = &called["input"]["text"];
-        if full {
-            ensure!(leaf == SECRETS[0], "{called}");
-        } else {
-            ensure!(
-                leaf["type"] == "string" && leaf["length"] == SECRETS[0].len() && leaf["hash"].is_string(),
-                "{called}"
-            );
-        }
+/// That payloads are there with `full`, and redacted without: type, length and hash in their stead.
+fn shows_secrets(sent: &Sent, full: bool) -> Result<()> {
+    let text: String = sent.events.iter().map(|event| format!("{event}\n")).collect();
+    for secret in SECRETS.iter().chain(&["4242424242"]) {
+        ensure!(text.contains(secret) == full, "{secret} is {}there", if full { "not " } else { "" });
+    }
+    ensure!(text.contains(KEY), "keys are told");
+    // What is told in place of it: type, length, hash.
+    let called = sent.events.iter().find(|event| is(event, "mcp_tool_called")).context("no call")?;
+    let leaf = &called["input"]["text"];
+    if full {
+        ensure!(leaf == SECRETS[0], "{called}");
+    } else {
+        ensure!(
+            leaf["type"] == "string" && leaf["length"] == SECRETS[0].len() && leaf["hash"].is_string(),
+            "{called}"
+        );
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ use crate::detect::ToolNames;
 use crate::guard::{Facts, Operation, Verdict};
 use crate::guards::{Executor, Outcome, Question, build};
 use crate::terms::SessionId;
+use crate::testing::cases;
 
 const SERVERS: [&str; 3] = ["files", "mail", "web"];
 const TOOLS: [(&str, ToolCategory); 4] = [
@@ -278,6 +279,8 @@ fn burst_starts_with_second_server() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(256)))]
+
     #[test]
     fn kernel_history_matches_guard_decisions(steps in steps(), config in 0..CONFIGS.len()) {
         check(CONFIGS[config], &steps, 0, |_| true);

@@ -18,7 +18,10 @@ use mcpwarden_store::{
 
 use super::*;
 
-const KILLS: u64 = 200;
+/// How often it is ended: in the full tier, and in every other run.
+const KILLS: [u64; 2] = [200, 40];
+/// The variable that says which: `cargo xtask test --full` sets it.
+const FULL: &str = "MCPWARDEN_TEST_FULL";
 /// Where the process that is ended writes.
 const DIRECTORY: &str = "MCPWARDEN_TEST_WRITES_IN";
 /// After so many another database is begun: each is read whole after each end.
@@ -87,7 +90,8 @@ fn store_survives_a_kill_at_any_moment() {
     }
     let mut directory = tempfile::tempdir().unwrap();
     let mut last = 0;
-    for kill in 0..KILLS {
+    let [all, some] = KILLS;
+    for kill in 0..if std::env::var_os(FULL).is_some() { all } else { some } {
         if kill % KILLS_OF_ONE == 0 {
             directory = tempfile::tempdir().unwrap();
             last = 0;

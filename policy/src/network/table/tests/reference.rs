@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::cases;
 
 /// An address as a number of its family, and the bits of one.
 fn number(ip: IpAddr) -> (bool, u128, u32) {
@@ -216,7 +217,7 @@ fn destination() -> impl Strategy<Value = (IpAddr, u16)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3_000))]
+    #![proptest_config(ProptestConfig::with_cases(cases(3_000)))]
 
     #[test]
     fn network_table_matches_reference_rules(
