@@ -17,8 +17,8 @@ use mcpwarden_abi::{
     Address, AddressKey, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, BECAUSE_KNOWN,
     BEGINNING_WORDS, Beginnings, ConnectInfo, ConnectionId, Counter, Flow, KEY_BITS, MEMBERSHIPS, Member,
     NETWORK_ANY_NETNS, NETWORK_DEFAULT_DENY, NETWORK_DISCOVER, NETWORK_ENFORCE, NETWORK_NAMESPACES,
-    NETWORK_PORT_PREFIXES, NETWORK_PREFIXES, Network, RECORD_CONNECT, RecordHeader, SET_ALL, VERDICT_ALLOW, VERDICT_DENY,
-    VERDICT_NONE,
+    NETWORK_PORT_PREFIXES, NETWORK_PREFIXES, Network, RECORD_CONNECT, RecordHeader, SET_ALL, VERDICT_ALLOW,
+    VERDICT_DENY, VERDICT_NONE,
 };
 
 use crate::{
@@ -284,7 +284,10 @@ unsafe extern "C" fn ask_server(index: u64, context: *mut c_void) -> i64 {
         let open = judgement.flags & NETWORK_DEFAULT_DENY == 0;
         (BECAUSE_DEFAULT, if open { VERDICT_ALLOW } else { judgement.all })
     } else {
-        (BECAUSE_EGRESS, look_up(judgement.generation, judgement.flags, set, &judgement.to, EVERYWHERE).verdict)
+        (
+            BECAUSE_EGRESS,
+            look_up(judgement.generation, judgement.flags, set, &judgement.to, EVERYWHERE).verdict,
+        )
     };
     if verdict != VERDICT_ALLOW && judgement.because == BECAUSE_KNOWN {
         judgement.because = because;

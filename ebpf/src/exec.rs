@@ -4,8 +4,8 @@ use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_get_current_uid_gid, generated::bpf_get_current_cgroup_id,
 };
 use mcpwarden_abi::{
-    ANCESTORS, ARGV_BYTES, ConnectionId, Counter, ExecInfo, FLAG_ADOPTED, FLAG_ARGV_TRUNCATED,
-    FLAG_NO_EXEC, FLAG_PARENT_IS_FORK, RECORD_EXEC, RECORD_EXIT, RecordHeader,
+    ANCESTORS, ARGV_BYTES, ConnectionId, Counter, ExecInfo, FLAG_ADOPTED, FLAG_ARGV_TRUNCATED, FLAG_NO_EXEC,
+    FLAG_PARENT_IS_FORK, RECORD_EXEC, RECORD_EXIT, RecordHeader,
 };
 
 use crate::{

@@ -64,6 +64,10 @@ fn hold(meta: *const u64, tgid: u32, fd: u32, file: Ptr) {
 fn write(meta: *const u64, holder: &Holder) {
     // SAFETY: `meta->seq` is the first field of `struct bpf_iter_meta`; the buffer is `holder`.
     unsafe {
-        bpf_seq_write(*meta as *mut _, core::ptr::from_ref(holder).cast_mut().cast(), size_of::<Holder>() as u32);
+        bpf_seq_write(
+            *meta as *mut _,
+            core::ptr::from_ref(holder).cast_mut().cast(),
+            size_of::<Holder>() as u32,
+        );
     }
 }

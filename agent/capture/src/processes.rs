@@ -62,13 +62,7 @@ impl Capture {
     }
 
     /// No exec of a connection's server is waited for any more: what came without one serves, or nobody knows who.
-    pub(super) fn await_no_longer(
-        &mut self,
-        id: u64,
-        clock: &BootTime,
-        now: Timestamp,
-        sink: &mut Sink<'_>,
-    ) {
+    pub(super) fn await_no_longer(&mut self, id: u64, clock: &BootTime, now: Timestamp, sink: &mut Sink<'_>) {
         if !self.serve_unexecuted(id, clock, now, sink) {
             self.counters.execs_not_awaited += 1;
             self.release_early(id, clock, now, sink);

@@ -110,7 +110,11 @@ impl Sockets {
     pub fn open(&mut self, id: u64, connected: Connected, time: Timestamp, sink: &mut Sink<'_>) {
         let client = key(&connected.client);
         let known = !connected.declared.is_empty();
-        let peers = Peers { client, server: network::Endpoint { address: connected.address, netns: connected.netns }, known };
+        let peers = Peers {
+            client,
+            server: network::Endpoint { address: connected.address, netns: connected.netns },
+            known,
+        };
         // There must be room for servers over stdio, whoever makes how many connections.
         let key_of_kernel = connected.key;
         let crowded = self.open.len() >= self.most || self.of_user(connected.client.uid) >= self.most_of_user;

@@ -253,7 +253,14 @@ mod tests {
             IpAddr::V4(four) => (four.to_ipv6_mapped(), bits + 96),
             IpAddr::V6(six) => (six, bits),
         };
-        Rule { set: abi::SET_ALL, netns: 0, port: 0, address: address.octets(), bits, entry: Address::default() }
+        Rule {
+            set: abi::SET_ALL,
+            netns: 0,
+            port: 0,
+            address: address.octets(),
+            bits,
+            entry: Address::default(),
+        }
     }
 
     /// As the kernel half asks.

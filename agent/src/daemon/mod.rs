@@ -38,7 +38,6 @@ use crate::{
 };
 use agent::{Agent, Pending};
 use fd_scans::FdScans;
-use uncaptured::Uncaptured;
 use gate::Gate;
 use manager::Manager;
 use outbox::Outbox;
@@ -47,6 +46,7 @@ use reload::Reload;
 use reporter::Reporter;
 use ring::RingReader;
 use stores::Stores;
+use uncaptured::Uncaptured;
 
 /// Runs until a signal or a closed output ends it.
 pub fn run(options: RunOptions) -> Result<()> {

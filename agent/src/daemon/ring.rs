@@ -133,7 +133,12 @@ mod tests {
             ("in order", &[DATA], &[DATA, STARTED], &[DATA, DATA, STARTED]),
             ("found", &[DATA], &[DATA, FOUND], &[FOUND, DATA, DATA]),
             ("started meanwhile", &[STARTED, DATA], &[FOUND], &[STARTED, DATA, FOUND]),
-            ("found, and handed its descriptors meanwhile", &[HANDED, DATA], &[FOUND], &[FOUND, HANDED, DATA]),
+            (
+                "found, and handed its descriptors meanwhile",
+                &[HANDED, DATA],
+                &[FOUND],
+                &[FOUND, HANDED, DATA],
+            ),
             ("found, of two", &[STARTED], &[FOUND, OTHER], &[OTHER, STARTED, FOUND]),
         ];
         for (name, waited, since, expected) in cases {

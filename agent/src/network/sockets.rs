@@ -289,7 +289,8 @@ fn take(mut bytes: &[u8], sequence: u32, found: &mut Vec<InetResponseHeader>) ->
 /// There is no socket, or the kernel has no such number.
 pub fn netns_cookie() -> io::Result<u64> {
     // Not bound: a namespace may have no loopback yet.
-    let socket = nix::sys::socket::socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    let socket =
+        nix::sys::socket::socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     let mut cookie = 0u64;
     let mut length = size_of::<u64>() as libc::socklen_t;
     // SAFETY: the option is of 8 bytes, and both pointers are to live values.

@@ -35,7 +35,10 @@ pub use network::{
     NetworkConnection, NetworkUnblocked, NetworkUninspected, Protocol, RequestRefused, ServerDenied,
     ServerEgress, ServerReachable, ServerUnreachable, TlsMismatch,
 };
-pub use server::{MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted, ServerUncaptured, Transport};
+pub use server::{
+    MatchedBy, PerDirection, ProcessInfo, ServerExited, ServerInitialized, ServerStarted, ServerUncaptured,
+    Transport,
+};
 pub use session::{SessionProfile, SessionSet};
 pub use store::{AuditHead, Link, StoreFailing, StoreRecovered, StoreReplaced};
 pub use traffic::{

@@ -204,9 +204,15 @@ fn links_differ_by_network_namespace() {
             let server = Endpoint { address: address.parse().unwrap(), netns };
             http.open(ConnectionId(stream), Peers { client: (1, 7), server, known: false }, Timestamp(1));
             let bytes = post("/mcp", "", INITIALIZE);
-            http.push(ConnectionId(stream), Direction::ClientToServer, bytes.as_bytes(), Timestamp(2), &mut |out| {
-                opened += usize::from(matches!(out, HttpOutput::Opened { .. }));
-            });
+            http.push(
+                ConnectionId(stream),
+                Direction::ClientToServer,
+                bytes.as_bytes(),
+                Timestamp(2),
+                &mut |out| {
+                    opened += usize::from(matches!(out, HttpOutput::Opened { .. }));
+                },
+            );
         }
         assert_eq!(opened, links, "{name}");
     }

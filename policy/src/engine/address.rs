@@ -60,7 +60,9 @@ impl At {
 
     /// Every network namespace has a loopback of its own. Other addresses keep their id: containers reach the same server at them.
     fn elsewhere(&self) -> String {
-        self.netns.filter(|_| self.address.ip().is_loopback()).map_or_else(String::new, |netns| format!("@netns-{netns}"))
+        self.netns
+            .filter(|_| self.address.ip().is_loopback())
+            .map_or_else(String::new, |netns| format!("@netns-{netns}"))
     }
 
     /// As a URL.

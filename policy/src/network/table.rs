@@ -199,9 +199,7 @@ impl Table {
 
     /// The entry of the longest prefix that an address begins with.
     fn longest(&self, set: u32, port: u16, host: Prefix) -> Option<&Entry> {
-        (0..=host.bits()).rev().find_map(|bits| {
-            self.entry((set, None, port, host.shortened(bits)))
-        })
+        (0..=host.bits()).rev().find_map(|bits| self.entry((set, None, port, host.shortened(bits))))
     }
 
     fn entry(&self, key: Key) -> Option<&Entry> {

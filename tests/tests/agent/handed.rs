@@ -52,12 +52,9 @@ fn captured(agent: &Agent, client: &Client, is_of_process: bool) -> Result<()> {
     let result = agent.wait_for(variant, |event| is(event, "mcp_tool_result") && of_it(event))?;
     ensure!(result["result"]["content"][0]["text"] == *variant, "{variant}: {result}");
     let events: Vec<Value> = agent.events().into_iter().filter(of_it).collect();
-    for (kind, count) in [
-        ("mcp_server_started", 1),
-        ("mcp_tool_seen", 1),
-        ("mcp_tool_called", 1),
-        ("mcp_tool_result", 1),
-    ] {
+    for (kind, count) in
+        [("mcp_server_started", 1), ("mcp_tool_seen", 1), ("mcp_tool_called", 1), ("mcp_tool_result", 1)]
+    {
         let found = events.iter().filter(|event| is(event, kind)).count();
         ensure!(found == count, "{variant}: {found} of {kind}: {events:#?}");
     }
@@ -98,20 +95,23 @@ fn servers_without_exec_are_captured() -> Result<()> {
 /// What stdin and stdout are; the server goes by its command line.
 #[test]
 fn servers_over_what_is_not_captured_are_reported() -> Result<()> {
-    let (_directory, config) =
-        mcpwarden_tests::command::configured("discovery: { custom_servers: [\"*handed.py --serve-mcp-server-*\"] }\n")?;
+    let (_directory, config) = mcpwarden_tests::command::configured(
+        "discovery: { custom_servers: [\"*handed.py --serve-mcp-server-*\"] }\n",
+    )?;
     let agent = Agent::start(&["--config", &config])?;
     for (variant, transport) in
         [("sequenced_packets", "packet_socket"), ("datagrams", "packet_socket"), ("terminal", "pty")]
     {
         let client = Client::run(variant)?;
-        let event = agent.wait_for(variant, |event| {
-            is(event, "mcp_server_uncaptured") && event["pid"] == client.server
-        })?;
+        let event = agent
+            .wait_for(variant, |event| is(event, "mcp_server_uncaptured") && event["pid"] == client.server)?;
         ensure!(event["transport"] == transport && event["server_type"] == "stdio", "{variant}: {event}");
         let executable = event["executable"].as_str().unwrap_or_default();
         ensure!(executable.contains("python") && event["server_id"].is_string(), "{variant}: {event}");
-        ensure!(event["reason"].as_str().is_some_and(|why| why.contains("not captured")), "{variant}: {event}");
+        ensure!(
+            event["reason"].as_str().is_some_and(|why| why.contains("not captured")),
+            "{variant}: {event}"
+        );
         client.end()?;
     }
     agent.stop()?;

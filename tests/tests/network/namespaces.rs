@@ -15,7 +15,8 @@ use mcpwarden_tests::web::Server;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 
-const DENYING: &str = "policy: { denied_servers: [\"*/mcp\"] }\nenforcement: { network: deny }\n";
+const DENYING: &str =
+    "policy: { denied_servers: [\"*/mcp\", \"*/mcp@netns-*\"] }\nenforcement: { network: deny }\n";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Of the block that is for documentation (RFC 5737): nobody is there, but on the loopback of a namespace.
 const ANYWHERE: &str = "192.0.2.7";
@@ -91,7 +92,9 @@ fn server_of_another_namespace_is_denied_there_alone() -> Result<()> {
             }
             let text = found.to_string();
             let refused = agent.wait_for("a denied connection", |event| {
-                is(event, "mcp_network_connection") && event["remote_addr"] == text && event["action"] == "block"
+                is(event, "mcp_network_connection")
+                    && event["remote_addr"] == text
+                    && event["action"] == "block"
             });
             // The agent writes a mapped address as the IPv4 address that it is.
             if found.ip() == found.ip().to_canonical() {

@@ -134,7 +134,10 @@ fn gate_denies_each_call_that_any_reader_finds() {
         ("{\"a\":\"\u{2028}[X]\n", 1),
         // In a string, which nobody takes for a call.
         ("{\"jsonrpc\":\"2.0\",\"method\":\"note\",\"params\":{\"text\":Q}}\n", 0),
-        ("{\"jsonrpc\":\"2.0\",\"method\":\"note\",\"params\":{\"text\":\"a\u{2028}b\u{2029}c\u{85}d\"}}\n", 0),
+        (
+            "{\"jsonrpc\":\"2.0\",\"method\":\"note\",\"params\":{\"text\":\"a\u{2028}b\u{2029}c\u{85}d\"}}\n",
+            0,
+        ),
         ("{\"jsonrpc\":\"2.0\",\"method\":\"note\",\"params\":{\"text\":\"\u{2028}\"}}\n", 0),
         ("{\"jsonrpc\":\"2.0\",\"method\":\"note\",\"params\":X}\n", 0),
         // Text before and behind.

@@ -144,8 +144,7 @@ impl<'a> Compiler<'a> {
         for (key, said) in said {
             let (set, netns, port, prefix) = key;
             let table = &mut self.table;
-            let lies_in =
-                |outer: &Entry| {
+            let lies_in = |outer: &Entry| {
                 (outer.set, outer.netns, outer.port) == (set, netns, port) && outer.prefix.begins(&prefix)
             };
             while around
@@ -156,11 +155,7 @@ impl<'a> Compiler<'a> {
                 around.pop();
             }
             let outer = around.last().and_then(|place| table.entries.get(*place));
-            let entry = said.entry(
-                key,
-                outer.filter(|outer| outer.prefix.covers(&prefix)),
-                table.enforced,
-            );
+            let entry = said.entry(key, outer.filter(|outer| outer.prefix.covers(&prefix)), table.enforced);
             self.remark_rules(&said, &entry);
             around.push(self.table.entries.len());
             self.table.entries.push(entry);
