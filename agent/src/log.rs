@@ -1,13 +1,24 @@
 //! The agent's own messages, on standard error: `mcpwarden: …`, one line each. What was seen on the host is in the events.
 //!
-//! Where standard error is the journal, each line begins with its priority (`<3>`, `sd-daemon(3)`).
+//! Where standard error is the journal, each line begins with its priority (`<3>`, `sd-daemon(3)`). Where it cannot be written
+//! to, or its reader has stopped, lines of the agent are lost and counted: the agent does not wait for them.
 
 use std::{
     fmt::{self, Write as _},
     fs::File,
-    io::{self, Write as _},
-    os::{fd::AsFd as _, unix::fs::MetadataExt as _},
+    io,
+    os::{
+        fd::{AsFd as _, BorrowedFd},
+        unix::fs::MetadataExt as _,
+    },
     str::FromStr,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use nix::{
+    errno::Errno,
+    libc,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
 };
 
 use tokio::io::{Interest, unix::AsyncFd};
@@ -61,9 +72,18 @@ impl FromStr for Filter {
     }
 }
 
+/// Whoever reads standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// A command waits for them.
+    IsAwaited,
+    /// The agent does not, longer than a moment.
+    MayStop,
+}
+
 /// Shows messages from now on.
-pub fn start(filter: Filter) {
-    let lines = Lines { is_journal: is_journal() };
+pub fn start(filter: Filter, reader: Reader) {
+    let lines = Lines { is_journal: is_journal(), reader };
     // Fails where it was called before: then they are shown already.
     let _ = tracing_subscriber::registry().with(lines.with_filter(filter.0)).try_init();
 }
@@ -93,9 +113,63 @@ fn is_journal() -> bool {
     stream.to_str() == Some(&format!("{}:{}", metadata.dev(), metadata.ino()))
 }
 
+/// Messages that were not written.
+static LOST: AtomicU64 = AtomicU64::new(0);
+/// The reader of standard error did not take the last message in time.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+/// How long the agent waits for whoever reads standard error; not again, until they read. Milliseconds.
+const PATIENCE_MS: u16 = 50;
+
+/// How many messages of the agent were not written.
+pub fn lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
+/// Writes all of a text, and waits for the reader as long as told each time that there is no room.
+///
+/// # Errors
+/// It cannot be written, or not in time (`EAGAIN`).
+fn write(to: BorrowedFd<'_>, mut text: &[u8], wait: PollTimeout) -> nix::Result<()> {
+    while !text.is_empty() {
+        let mut ready = [PollFd::new(to, PollFlags::POLLOUT)];
+        match poll(&mut ready, wait) {
+            Ok(0) => return Err(Errno::EAGAIN),
+            Ok(_) => {}
+            Err(Errno::EINTR) => continue,
+            Err(error) => return Err(error),
+        }
+        // A pipe that is ready has room for so much, and a write of more could wait for the rest.
+        let part = text.get(..libc::PIPE_BUF).unwrap_or(text);
+        match nix::unistd::write(to, part) {
+            Ok(written) => text = text.get(written..).unwrap_or_default(),
+            Err(Errno::EINTR | Errno::EAGAIN) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// Writes each message as a line.
 struct Lines {
     is_journal: bool,
+    reader: Reader,
+}
+
+impl Lines {
+    fn write(&self, text: &str) {
+        let wait = match self.reader {
+            Reader::IsAwaited => PollTimeout::NONE,
+            Reader::MayStop if STOPPED.load(Ordering::Relaxed) => PollTimeout::ZERO,
+            Reader::MayStop => PollTimeout::from(PATIENCE_MS),
+        };
+        // Lines of several threads do not mix.
+        let stderr = io::stderr().lock();
+        let result = write(stderr.as_fd(), text.as_bytes(), wait);
+        STOPPED.store(result == Err(Errno::EAGAIN), Ordering::Relaxed);
+        if result.is_err() {
+            LOST.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl<S: Subscriber> Layer<S> for Lines {
@@ -103,8 +177,7 @@ impl<S: Subscriber> Layer<S> for Lines {
         let mut message = Message::default();
         event.record(&mut message);
         let text = shown(*event.metadata().level(), event.metadata().target(), &message.0, self.is_journal);
-        // There is nobody else to tell.
-        let _ = anstream::stderr().lock().write_all(text.as_bytes());
+        self.write(&text);
     }
 }
 
@@ -174,6 +247,57 @@ mod tests {
         for text in ["", "loud", "store=", "store=loud", "info,"] {
             let refused = text.parse::<Filter>();
             assert!(refused.is_err(), "{text}: {refused:?}");
+        }
+    }
+
+    /// What standard error is, whether all of a text is written, and why not.
+    #[test]
+    fn unwritable_standard_error_is_no_panic_and_no_wait() {
+        use std::os::fd::OwnedFd;
+        let full_pipe = |nonblocking: bool| {
+            let (reader, writer) = io::pipe().unwrap();
+            let flags = nix::fcntl::OFlag::O_NONBLOCK;
+            nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFL(flags)).unwrap();
+            while nix::unistd::write(&writer, &[b'x'; 4096]).is_ok() {}
+            if !nonblocking {
+                let flags = nix::fcntl::OFlag::empty();
+                nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFL(flags)).unwrap();
+            }
+            std::mem::forget(reader);
+            OwnedFd::from(writer)
+        };
+        let full_socket = || {
+            let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            while nix::unistd::write(&ours, &[b'x'; 4096]).is_ok() {}
+            ours.set_nonblocking(false).unwrap();
+            std::mem::forget(theirs);
+            OwnedFd::from(ours)
+        };
+        let empty_pipe = || {
+            let (reader, writer) = io::pipe().unwrap();
+            std::mem::forget(reader);
+            OwnedFd::from(writer)
+        };
+        let device = |path: &str| OwnedFd::from(File::options().write(true).open(path).unwrap());
+        let (line, long) = ("mcpwarden: it failed\n".to_owned(), "x".repeat(1 << 20));
+        let cases: [(&str, OwnedFd, &str, nix::Result<()>); 11] = [
+            ("a device", device("/dev/null"), &line, Ok(())),
+            ("a long line to a device", device("/dev/null"), &long, Ok(())),
+            ("a pipe", empty_pipe(), &line, Ok(())),
+            ("more than a pipe holds", empty_pipe(), &long, Err(Errno::EAGAIN)),
+            ("a full pipe", full_pipe(false), &line, Err(Errno::EAGAIN)),
+            ("a full pipe that does not block", full_pipe(true), &line, Err(Errno::EAGAIN)),
+            ("a full socket", full_socket(), &line, Err(Errno::EAGAIN)),
+            ("a closed pipe", io::pipe().unwrap().1.into(), &line, Err(Errno::EPIPE)),
+            ("a full disk", device("/dev/full"), &line, Err(Errno::ENOSPC)),
+            ("a descriptor to read from", File::open("/dev/null").unwrap().into(), &line, Err(Errno::EBADF)),
+            ("nothing to write", device("/dev/full"), "", Ok(())),
+        ];
+        for (name, output, text, expected) in cases {
+            let start = std::time::Instant::now();
+            assert_eq!(write(output.as_fd(), text.as_bytes(), PollTimeout::from(20u16)), expected, "{name}");
+            assert!(start.elapsed().as_secs() < 10, "{name}: {:?}", start.elapsed());
         }
     }
 

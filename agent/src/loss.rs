@@ -83,9 +83,13 @@ pub const WATCHED: &[(&str, &str)] = &[
     ),
     (
         "sinks_dropped",
-        "a sink is too slow or fails: events were not sent to it (they are printed all the same)",
+        "a sink is too slow or fails: events were not sent to it (they are stored all the same)",
     ),
     ("sinks_failures", "a sink cannot be written to: what is sent to it waits"),
+    (
+        "log_lines_lost",
+        "standard error cannot be written to: messages of the agent to its operator were lost",
+    ),
     ("network_tables_refused", "rules on addresses could not be installed: the previous rules stay in force"),
     (
         "capture_malformed_records",
@@ -149,23 +153,44 @@ pub const WATCHED: &[(&str, &str)] = &[
     ("held_overflow", "too many requests to relays at once: some calls may be reported twice"),
 ];
 
+/// Counters that grow by the events that report them, where a sink takes none: each is reported once in [`LOOKS`] at most.
+const OF_SINKS: [&str; 2] = ["sinks_dropped", "sinks_failures"];
+/// Looks between two reports of these: there is one a second.
+const LOOKS: u64 = 60;
+
 /// What was said so far.
 #[derive(Debug, Default)]
 pub struct LossWatch {
     reported: BTreeMap<&'static str, u64>,
+    looks: u64,
+    /// The look at which one of [`OF_SINKS`] is due again.
+    due: BTreeMap<&'static str, u64>,
 }
 
 impl LossWatch {
     /// What grew since the last look.
     pub fn look(&mut self, counters: &BTreeMap<String, u64>) -> Vec<AgentLoss> {
         let mut losses = Vec::new();
+        self.looks += 1;
         for &(name, meaning) in WATCHED {
+            if self.due.get(name).is_some_and(|due| self.looks < *due) {
+                continue;
+            }
             let total = counters.get(name).copied().unwrap_or(0);
             let reported = self.reported.entry(name).or_default();
             if total > *reported {
                 let count = total - *reported;
                 *reported = total;
-                losses.push(AgentLoss { counter: name.into(), count, total, meaning: meaning.into() });
+                if OF_SINKS.contains(&name) {
+                    self.due.insert(name, self.looks + LOOKS);
+                }
+                losses.push(AgentLoss {
+                    counter: name.into(),
+                    count,
+                    total,
+                    meaning: meaning.into(),
+                    uid: None,
+                });
             }
         }
         losses
@@ -187,6 +212,31 @@ mod tests {
         }
     }
 
+    /// What a sink drops grows by each report of it: a look each, the counter, and what is reported.
+    #[test]
+    fn losses_of_sinks_are_reported_once_a_minute() {
+        let mut watch = LossWatch::default();
+        let mut reports = Vec::new();
+        for look in 0_u64..200 {
+            let counters = BTreeMap::from([
+                ("sinks_dropped".to_owned(), 10 + look),
+                ("sinks_failures".to_owned(), u64::from(look >= 30)),
+                ("kernel_missed_runs".to_owned(), look / 100),
+            ]);
+            let losses = watch.look(&counters);
+            reports.extend(losses.into_iter().map(|loss| (look, loss.counter, loss.count)));
+        }
+        let expected = [
+            (0, "sinks_dropped", 10),
+            (30, "sinks_failures", 1),
+            (60, "sinks_dropped", 60),
+            (100, "kernel_missed_runs", 1),
+            (120, "sinks_dropped", 60),
+            (180, "sinks_dropped", 60),
+        ];
+        assert_eq!(reports, expected.map(|(look, name, count)| (look, name.to_owned(), count)));
+    }
+
     /// Those of the kernel half and of capture are the agent's own.
     #[test]
     fn every_watched_policy_counter_exists() {
@@ -195,7 +245,7 @@ mod tests {
         let counted =
             crate::config::engine(&config.into(), [0; 32], false, false).unwrap().counters_by_name();
         for (name, _) in WATCHED {
-            let own = ["kernel_", "capture_", "gate_", "network_", "control_", "metrics_", "sinks_"]
+            let own = ["kernel_", "capture_", "gate_", "network_", "control_", "metrics_", "sinks_", "log_"]
                 .iter()
                 .any(|part| name.starts_with(part));
             let counted = counted.contains_key(*name) || ["censuses_failed", "tasks_skipped"].contains(name);

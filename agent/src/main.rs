@@ -38,15 +38,17 @@ use commands::{
     reload, replay, sessions, status,
 };
 use mcpwarden_policy::ByHand::{Approve, Deny};
-use output::{FAILED, Unwritable, one_line, print_line, unwritable};
+use output::{FAILED, Unwritable, one_line, print_error, print_line, unwritable};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refused(error),
     };
-    let filter = if let Command::Run(options) = &cli.command { options.log.clone() } else { None };
-    log::start(filter.unwrap_or_default());
+    match &cli.command {
+        Command::Run(options) => log::start(options.log.clone().unwrap_or_default(), log::Reader::MayStop),
+        _ => log::start(log::Filter::default(), log::Reader::IsAwaited),
+    }
     // Of commands that answer a question, 1 is an answer.
     let failed = if matches!(cli.command, Command::Run(_)) { ExitCode::FAILURE } else { FAILED.into() };
     match dispatch(cli) {
@@ -54,7 +56,7 @@ fn main() -> ExitCode {
         Err(error) => match error.downcast_ref::<Unwritable>() {
             Some(Unwritable(error)) => unwritable(error).into(),
             None => {
-                anstream::eprintln!("mcpwarden: {}", one_line(&format!("{error:#}")));
+                print_error(format!("mcpwarden: {}", one_line(&format!("{error:#}"))));
                 failed
             }
         },

@@ -1,19 +1,25 @@
 //! Events for people and for machines.
 
+mod dates;
+mod fit;
+
 use std::{
     fmt::Display,
     io::{self, IsTerminal, Write},
+    os::fd::{AsFd as _, BorrowedFd},
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use comfy_table::{Cell, ContentArrangement, Row, Table, presets};
 use mcpwarden_policy::{Event, Timestamp};
-use tokio::sync::mpsc;
-
+use mcpwarden_text::Shown;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
 use serde::Serialize;
 
-use mcpwarden_system::ends;
+pub use dates::Dates;
+pub use fit::{line, list, list_text, table, table_text};
 pub use mcpwarden_text::{clean, escaped, one_line, summary, word, write_json};
 
 /// Exit status of a program whose output nobody reads any more: that of one that SIGPIPE ended.
@@ -34,8 +40,18 @@ pub fn unwritable(error: &io::Error) -> u8 {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return PIPE_CLOSED;
     }
-    anstream::eprintln!("mcpwarden: cannot write: {error}");
+    print_error(format!("mcpwarden: cannot write: {error}"));
     FAILED
+}
+
+/// Prints a line on standard error. Where that cannot be written to there is nobody left to tell, and all else goes on.
+pub fn print_error(line: impl Display) {
+    let _ = writeln!(anstream::stderr().lock(), "{line}");
+}
+
+/// Prints a text that is to be written over on standard error, as [`print_error`] does a line.
+pub fn print_progress(text: impl Display) {
+    let _ = write!(anstream::stderr().lock(), "{text}");
 }
 
 /// Standard output cannot be written to.
@@ -43,41 +59,35 @@ pub fn unwritable(error: &io::Error) -> u8 {
 #[error("cannot write: {0}")]
 pub struct Unwritable(#[source] pub io::Error);
 
+/// Waits so long, for more to print.
+///
+/// # Errors
+/// Whoever reads standard output is gone.
+pub fn rest(period: Duration) -> Result<(), Unwritable> {
+    is_read(io::stdout().as_fd(), period).map_err(Unwritable)
+}
+
+/// Waits so long, or until the reader of a pipe, a socket or a terminal is gone, which is an error.
+fn is_read(output: BorrowedFd<'_>, period: Duration) -> io::Result<()> {
+    let until = Instant::now() + period;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        // Of these it is told unasked.
+        let mut output = [PollFd::new(output, PollFlags::empty())];
+        match poll(&mut output, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
+            Ok(0) => return Ok(()),
+            Ok(_) => return Err(io::ErrorKind::BrokenPipe.into()),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// Prints a value as JSON on one line.
 pub fn print_json_line(value: &impl Serialize) {
     let mut line = Vec::new();
     write_json(value, &mut line);
     print_line(String::from_utf8_lossy(&line));
-}
-
-/// Columns of a terminal below which words would be torn apart; one that does not know how wide it is says 0.
-const NARROWEST: u16 = 60;
-
-/// A table for people, as wide as the terminal.
-pub fn table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    let width = table.width().filter(|width| *width >= NARROWEST && io::stdout().is_terminal());
-    table.set_width(width.unwrap_or(120)).set_header(header);
-    table
-}
-
-/// A table of which every row is one line: what is too long for a terminal is cut off there (`…`), and whole elsewhere.
-pub fn list(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    if let Some(width) = table.width().filter(|width| *width >= NARROWEST && io::stdout().is_terminal()) {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    }
-    table.set_header(line(header.iter().map(Cell::new)));
-    table
-}
-
-/// A row of a [`list`].
-pub fn line(cells: impl IntoIterator<Item = Cell>) -> Row {
-    let mut row = Row::from(cells);
-    row.max_height(1);
-    row
 }
 
 /// A time to the second, which is what people want to know.
@@ -128,56 +138,18 @@ impl Output {
 }
 
 impl Format {
-    /// Appends an event and a line feed.
-    pub fn write(self, event: &Event, line: &mut Vec<u8>) {
+    /// Appends an event and a line feed. `dates`: those of the lines before.
+    pub fn write(self, event: &Event, dates: &mut Dates, line: &mut Vec<u8>) {
         match self {
             Self::Json => write_json(event, line),
-            Self::Text { colour } => mcpwarden_text::write_line(event, colour, line),
+            Self::Text { colour } => {
+                let dated = dates.are_needed(event.timestamp);
+                mcpwarden_text::write_line(event, Shown { colour, dated }, line);
+            }
         }
         line.push(b'\n');
     }
 }
 
-/// Chunks of lines that may wait for a slow reader of our output. Beyond that the ring is read more slowly, and
-/// beyond the ring there are gaps that are counted.
-pub const WAITING_CHUNKS: usize = 64;
-
-/// How long an ending agent waits for its output to be taken and its database to be closed.
-pub const PATIENCE: Duration = Duration::from_millis(600);
-
-/// Writes to standard output from a thread of its own.
-pub struct Writer {
-    sender: mpsc::Sender<Bytes>,
-    thread: std::thread::JoinHandle<io::Result<()>>,
-}
-
-impl Writer {
-    /// Starts the thread.
-    pub fn start() -> io::Result<Self> {
-        let (sender, mut receiver) = mpsc::channel::<Bytes>(WAITING_CHUNKS);
-        let thread = std::thread::Builder::new().name("output".into()).spawn(move || {
-            let mut stdout = io::stdout().lock();
-            while let Some(chunk) = receiver.blocking_recv() {
-                stdout.write_all(&chunk)?;
-                stdout.flush()?;
-            }
-            Ok(())
-        })?;
-        Ok(Self { sender, thread })
-    }
-
-    /// Where chunks go; it is closed when standard output is.
-    pub fn sender(&self) -> mpsc::Sender<Bytes> {
-        self.sender.clone()
-    }
-
-    /// Lets the thread finish, until then at the latest: whoever does not read our output must not keep us from ending.
-    pub fn finish(self, until: Instant) {
-        drop(self.sender);
-        if !ends(&self.thread, until) {
-            tracing::error!(
-                "the reader of standard output is gone or too slow: the last events were not printed"
-            );
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

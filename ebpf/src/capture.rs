@@ -101,13 +101,15 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
         index: 0,
         source: Source::buffer(0),
         tgid,
+        // SAFETY: a live map value.
+        uid: unsafe { (*entry).uid },
         refused: 0,
         direction,
         kind: RECORD_DATA,
     };
     if payload.cause != 0 {
         if direction == CLIENT_TO_SERVER {
-            gate::unseen(id, offset, bytes, tgid);
+            gate::unseen(id, offset, bytes, (tgid, walk.uid));
         }
         walk.gap(bytes, payload.cause);
         return;

@@ -438,7 +438,7 @@ fn tell(tgid: u32, connection: ConnectionId, info: &ConnectInfo) {
         return;
     };
     entry.write(ConnectRecord {
-        header: header(RECORD_CONNECT, connection, tgid, size_of::<ConnectInfo>()),
+        header: header(RECORD_CONNECT, connection, (tgid, info.uid), size_of::<ConnectInfo>()),
         info: *info,
     });
     entry.submit(0);

@@ -5,13 +5,14 @@ use aya_ebpf::helpers::{
 };
 use mcpwarden_abi::{
     ANCESTORS, ARGV_BYTES, ConnectionId, Counter, ExecInfo, FLAG_ADOPTED, FLAG_ARGV_TRUNCATED, FLAG_NO_EXEC,
-    FLAG_PARENT_IS_FORK, RECORD_EXEC, RECORD_EXIT, RecordHeader,
+    FLAG_PARENT_IS_FORK, RECORD_EXEC, RECORD_EXIT, RING_HEADER, RecordHeader,
 };
 
 use crate::{
     kernel::{self, Ptr, load, offset, probe},
     member, register,
     ring::{RING, header},
+    share,
     source::read_bytes,
     tables::{self, FOREBEARS, Forker},
 };
@@ -45,10 +46,12 @@ pub fn on_the_way() {
 /// One alone says nothing: the other is the parent's until its turn comes, or the script's that reads from something else for a
 /// moment. A process is registered so once for each program that it runs: else it could fill the tables as fast as it makes pipes.
 ///
+/// Returns the connection, or 0. Whoever calls it reports it: see [`descriptor_replaced`].
+///
 /// The verifier goes through it once, by itself: see [`report`].
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn replaced(descriptor: u32) -> i32 {
+pub extern "C" fn replaced(descriptor: u32) -> u64 {
     let task = kernel::current();
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     if !tables::replaces(tgid, descriptor) {
@@ -58,8 +61,17 @@ pub extern "C" fn replaced(descriptor: u32) -> i32 {
     tables::replacement_registered(tgid);
     member::join(tgid, connection);
     watch_family(task, tgid);
-    report(kernel::number(task), tgid, connection, FLAG_NO_EXEC as u32);
-    0
+    connection
+}
+
+/// As [`replaced`], and says so. One after the other: the stack has no room for both at once.
+#[inline(always)]
+pub fn descriptor_replaced(descriptor: u32) {
+    let connection = replaced(descriptor);
+    if connection != 0 {
+        let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+        report(kernel::number(kernel::current()), tgid, connection, FLAG_NO_EXEC as u32);
+    }
 }
 
 /// Watches a process that has two channels, its parent, which is the client more often than not, and its nearest
@@ -155,6 +167,11 @@ pub fn adopt(task: Ptr, tgid: u32) {
 pub extern "C" fn report(task: u64, tgid: u32, connection: ConnectionId, flags: u32) -> i32 {
     let (task, mut flags) = (task as Ptr, flags as u8);
     let adopted = flags & FLAG_ADOPTED != 0;
+    let uid = owner(connection).unwrap_or(0);
+    if share::admits(uid, size_of::<ExecRecord>() as u64 + RING_HEADER, 0) == 0 {
+        tables::count(Counter::RingFullFacts, 1);
+        return 0;
+    }
     let Some(mut entry) = RING.reserve::<ExecRecord>(0) else {
         tables::count(Counter::RingFullFacts, 1);
         return 0;
@@ -183,7 +200,7 @@ pub extern "C" fn report(task: u64, tgid: u32, connection: ConnectionId, flags: 
     // SAFETY: `record` is the reserved memory; every field is written below.
     unsafe {
         (&raw mut (*record).header)
-            .write(RecordHeader { flags, ..header(RECORD_EXEC, connection, tgid, length as usize) });
+            .write(RecordHeader { flags, ..header(RECORD_EXEC, connection, (tgid, uid), length as usize) });
         let info = &mut (*record).info;
         facts(task, info);
         let ids = if adopted { 0 } else { bpf_get_current_uid_gid() };
@@ -212,7 +229,7 @@ fn facts(task: Ptr, info: &mut ExecInfo) {
     info.parent_start_ns = probe(leader, offset!(task_start_boottime)).unwrap_or(0);
     // Nobody can look it up later where it ends at once.
     info.parent_cgroup_id = cgroup_of(parent).unwrap_or(0);
-    info.parent_uid = uid_of(parent).unwrap_or(u32::MAX);
+    info.parent_uid = kernel::uid_of(parent).unwrap_or(u32::MAX);
     info.zero = 0;
     // A process above may have lost its parent too (`podman run` leaves behind what holds the container's pipes): from
     // there on, whoever forked.
@@ -248,13 +265,6 @@ fn cgroup_of(task: Ptr) -> Option<u64> {
     probe(node, offset!(kernfs_node_id))
 }
 
-/// `task->real_cred->uid`
-#[inline(always)]
-fn uid_of(task: Ptr) -> Option<u32> {
-    let credentials: Ptr = probe(task, offset!(task_real_cred))?;
-    probe(credentials, offset!(cred_uid))
-}
-
 /// A child inherits its parent's descriptors, and with them the parent's place in the set.
 #[inline(always)]
 pub fn forked(parent: Ptr, child: Ptr) {
@@ -284,6 +294,7 @@ pub fn exited(task: Ptr) {
     if signal.is_null() || load::<i32>(signal, offset!(signal_live)) > 0 {
         return;
     }
+    let server = member::of(tgid).and_then(|member| owner(member.connections[0]));
     member::leave(tgid);
     if !watched {
         return;
@@ -294,6 +305,18 @@ pub fn exited(task: Ptr) {
         tables::count(Counter::RingFullFacts, 1);
         return;
     };
-    entry.write(RecordHeader { value: status as u32, ..header(RECORD_EXIT, 0, tgid, 0) });
+    // With what its connection's records say: it comes behind these.
+    let uid = match server {
+        Some(uid) => uid,
+        None => kernel::uid_of(task).unwrap_or(0),
+    };
+    entry.write(RecordHeader { value: status as u32, ..header(RECORD_EXIT, 0, (tgid, uid), 0) });
     entry.submit(0);
+}
+
+/// The user who answers for a connection.
+#[inline(always)]
+fn owner(connection: ConnectionId) -> Option<u32> {
+    // SAFETY: a live map value.
+    tables::connection(connection).map(|known| unsafe { (*known).positions.uid })
 }

@@ -147,8 +147,9 @@ fn no_room(entry: *mut Positions, settings: &GateSettings, tgid: u32) -> i32 {
     let refuses = settings.refuse_undecided != 0;
     let (action, because) = (if refuses { GATE_REFUSED } else { GATE_PASSED }, GATE_BECAUSE_FORGOTTEN);
     // SAFETY: a live map value.
-    let (number, offset) = unsafe { ((*entry).number, (*entry).streams[CLIENT_TO_SERVER as usize].offset) };
-    report(number, offset, tgid, unread(0, action, because));
+    let (number, offset, uid) =
+        unsafe { ((*entry).number, (*entry).streams[CLIENT_TO_SERVER as usize].offset, (*entry).uid) };
+    report(number, offset, (tgid, uid), unread(0, action, because));
     if refuses { -EPERM } else { 0 }
 }
 
@@ -205,10 +206,11 @@ impl Write {
     fn refuse(&self, why: Why, bytes: &Coming) -> i32 {
         // SAFETY: live map values.
         let (number, position) = unsafe { ((*self.entry).number, (*self.gated).position) };
+        let by = self.by();
         if bytes.is_known {
             let most = GATE_WINDOW_MOST as u64;
             let length = if bytes.length < most { bytes.length } else { most };
-            ring::refused(number, position, length, self.tgid, bytes.source);
+            ring::refused(number, position, length, by, bytes.source);
         }
         let mut info = self.info(GATE_REFUSED, why);
         if why.because == GATE_BECAUSE_RACE {
@@ -243,13 +245,20 @@ impl Write {
     fn report(&self, at: u64, info: GateInfo) {
         // SAFETY: live map values.
         let (number, position) = unsafe { ((*self.entry).number, (*self.gated).position) };
-        report(number, position + at, self.tgid, info);
+        report(number, position + at, self.by(), info);
+    }
+
+    /// The process that writes, and the user who answers for the connection.
+    #[inline(always)]
+    fn by(&self) -> (u32, u32) {
+        // SAFETY: a live map value.
+        (self.tgid, unsafe { (*self.entry).uid })
     }
 }
 
 /// Tells user space of something at `offset` of a stream.
 #[inline(always)]
-fn report(number: ConnectionId, offset: u64, tgid: u32, info: GateInfo) {
+fn report(number: ConnectionId, offset: u64, by: (u32, u32), info: GateInfo) {
     /// The record as it lies in the ring.
     #[repr(C)]
     struct GateRecord {
@@ -261,14 +270,14 @@ fn report(number: ConnectionId, offset: u64, tgid: u32, info: GateInfo) {
         tables::count(Counter::GateUntold, 1);
         return;
     };
-    let header = header(RECORD_GATE, number, tgid, size_of::<GateInfo>());
+    let header = header(RECORD_GATE, number, by, size_of::<GateInfo>());
     entry.write(GateRecord { header: RecordHeader { offset, ..header }, info });
     entry.submit(0);
 }
 
 /// `bytes` of a channel went by every hook of the gate, to `offset` of the stream.
 #[inline(always)]
-pub fn unseen(id: ConnectionId, offset: u64, bytes: u64, tgid: u32) {
+pub fn unseen(id: ConnectionId, offset: u64, bytes: u64, by: (u32, u32)) {
     // Nothing is known of a channel that was never judged.
     let Some(gated) = GATED.get_ptr_mut(id) else { return };
     let Some(settings) = SETTINGS.get_ptr(0) else { return };
@@ -280,7 +289,7 @@ pub fn unseen(id: ConnectionId, offset: u64, bytes: u64, tgid: u32) {
         (*gated).lost = 1;
     }
     // The number of a connection over stdio is its key.
-    report(id, offset, tgid, unread(bytes, GATE_UNSEEN, GATE_BECAUSE_UNSEEN));
+    report(id, offset, by, unread(bytes, GATE_UNSEEN, GATE_BECAUSE_UNSEEN));
 }
 
 /// What is said of bytes that no table was asked about.

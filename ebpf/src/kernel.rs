@@ -168,6 +168,13 @@ pub fn started() -> u64 {
     probe(leader, offset!(task_start_boottime)).unwrap_or(0)
 }
 
+/// `task->real_cred->uid`
+#[inline(always)]
+pub fn uid_of(task: Ptr) -> Option<u32> {
+    let credentials: Ptr = probe(task, offset!(task_real_cred))?;
+    probe(credentials, offset!(cred_uid))
+}
+
 /// `task->files->fdt->fd[fd]`. The task may be any whose pointer the verifier trusts.
 #[inline(always)]
 pub fn file_of(task: Ptr, fd: u32) -> Option<Ptr> {

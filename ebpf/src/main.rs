@@ -22,6 +22,7 @@ mod log;
 mod member;
 mod register;
 mod ring;
+mod share;
 mod socket;
 mod source;
 mod syscall;

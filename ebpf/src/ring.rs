@@ -3,23 +3,19 @@
 use aya_ebpf::{
     bindings::{BPF_RB_AVAIL_DATA, BPF_RB_RING_SIZE},
     helpers::generated::{bpf_loop, bpf_probe_read_kernel},
-    macros::map,
-    maps::RingBuf,
 };
 use core::ffi::c_void;
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, ConnectionId, Counter, DATA_CLASSES, GAP_TOO_MANY_BUFFERS, GAP_UNREADABLE, RECORD_DATA,
-    RECORD_GAP, RECORD_REFUSED, RecordHeader,
+    RECORD_GAP, RECORD_REFUSED, RING_HEADER, RecordHeader,
 };
 
+pub use crate::share::RING;
 use crate::{
+    share,
     source::{Source, User, read_bytes},
     tables,
 };
-
-/// Records on their way to the agent, in the order of reservation. The agent sets its size.
-#[map(name = "RING")]
-pub static RING: RingBuf = RingBuf::with_byte_size(32 << 20, 0);
 
 /// A data record as it lies in the ring.
 #[repr(C)]
@@ -36,9 +32,10 @@ const MAX_STEPS: u32 = 1024 + (0x7fff_ffff / SEGMENT_BYTES) as u32 + 1;
 
 /// Bytes of a write that the gate refuses, which would begin at `offset` of the stream. They do not come to be part of it.
 #[inline(always)]
-pub fn refused(number: ConnectionId, offset: u64, bytes: u64, tgid: u32, source: Source) {
+pub fn refused(number: ConnectionId, offset: u64, bytes: u64, (tgid, uid): (u32, u32), source: Source) {
     let mut walk = Walk {
         id: number,
+        uid,
         offset,
         remaining: bytes,
         address: 0,
@@ -78,6 +75,8 @@ pub struct Walk {
     pub index: u64,
     pub source: Source,
     pub tgid: u32,
+    /// Whose share of the ring the records take.
+    pub uid: u32,
     /// Bytes of the stream that were refused so far.
     pub refused: u32,
     pub direction: u8,
@@ -136,9 +135,12 @@ impl Walk {
 
     #[inline(always)]
     fn send<const N: usize>(&self, bytes: u64) -> bool {
+        if share::admits(self.uid, size_of::<DataRecord<N>>() as u64 + RING_HEADER, bytes) == 0 {
+            no_room(bytes);
+            return false;
+        }
         let Some(mut entry) = RING.reserve::<DataRecord<N>>(0) else {
-            tables::count(Counter::RingFullRecords, 1);
-            tables::count(Counter::RingFullBytes, bytes);
+            no_room(bytes);
             return false;
         };
         let record = entry.as_mut_ptr();
@@ -163,11 +165,10 @@ impl Walk {
     /// Says that the next `bytes` were not captured.
     #[inline(always)]
     pub fn gap(&self, bytes: u64, cause: u8) {
-        let Some(mut entry) = RING.reserve::<RecordHeader>(0) else {
-            tables::count(Counter::RingFullRecords, 1);
-            tables::count(Counter::RingFullBytes, bytes);
-            return;
-        };
+        if share::admits(self.uid, size_of::<RecordHeader>() as u64 + RING_HEADER, bytes) == 0 {
+            return no_room(bytes);
+        }
+        let Some(mut entry) = RING.reserve::<RecordHeader>(0) else { return no_room(bytes) };
         let mut header = self.header(RECORD_GAP);
         header.cause = cause;
         header.value = bytes as u32;
@@ -177,13 +178,21 @@ impl Walk {
 
     #[inline(always)]
     fn header(&self, kind: u8) -> RecordHeader {
-        RecordHeader { direction: self.direction, offset: self.offset, ..header(kind, self.id, self.tgid, 0) }
+        let own = header(kind, self.id, (self.tgid, self.uid), 0);
+        RecordHeader { direction: self.direction, offset: self.offset, ..own }
     }
 }
 
-/// The start of a record; what few have is 0.
+/// A record of a stream's `bytes` did not fit, by itself or into the user's share.
 #[inline(always)]
-pub fn header(kind: u8, connection: ConnectionId, pid: u32, length: usize) -> RecordHeader {
+fn no_room(bytes: u64) {
+    tables::count(Counter::RingFullRecords, 1);
+    tables::count(Counter::RingFullBytes, bytes);
+}
+
+/// The start of a record of a process and a user; what few have is 0.
+#[inline(always)]
+pub fn header(kind: u8, connection: ConnectionId, (pid, uid): (u32, u32), length: usize) -> RecordHeader {
     RecordHeader {
         kind,
         direction: 0,
@@ -195,6 +204,8 @@ pub fn header(kind: u8, connection: ConnectionId, pid: u32, length: usize) -> Re
         offset: 0,
         pid,
         value: 0,
+        uid,
+        zero: 0,
     }
 }
 

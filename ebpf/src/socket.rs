@@ -27,6 +27,8 @@ static FRESH: Socket = Socket {
         number: 0,
         state: STATE_UNHEARD,
         pid: 0,
+        uid: 0,
+        zero: 0,
         since_ns: 0,
         streams: [Stream { offset: 0, far: 0, refused: 0 }; 2],
     },
@@ -102,6 +104,7 @@ pub fn opens(
         (*socket).positions.number = SOCKET | number;
         (*socket).positions.state = if known { STATE_CONFIRMED } else { STATE_UNHEARD };
         (*socket).positions.pid = tgid;
+        (*socket).positions.uid = info.uid;
         (*socket).positions.since_ns = tables::now();
         (*socket).key = inode;
         (*socket).info = *info;
@@ -210,7 +213,7 @@ fn end(key: ConnectionId, socket: *mut Socket) {
             record.write(ClosedRecord {
                 header: RecordHeader {
                     offset: key,
-                    ..header(RECORD_SOCKET_CLOSED, positions.number, positions.pid, length)
+                    ..header(RECORD_SOCKET_CLOSED, positions.number, (positions.pid, positions.uid), length)
                 },
                 streams: positions.streams,
             });
@@ -268,7 +271,10 @@ fn report(key: ConnectionId, number: ConnectionId, tgid: u32, info: &ConnectInfo
         return;
     };
     record.write(SocketRecord {
-        header: RecordHeader { offset: key, ..header(RECORD_SOCKET, number, tgid, size_of::<ConnectInfo>()) },
+        header: RecordHeader {
+            offset: key,
+            ..header(RECORD_SOCKET, number, (tgid, info.uid), size_of::<ConnectInfo>())
+        },
         info: *info,
     });
     record.submit(0);
@@ -294,6 +300,8 @@ fn report_known(key: ConnectionId, socket: *const Socket) {
         (*record).header.offset = key;
         (*record).header.pid = (*socket).positions.pid;
         (*record).header.value = 0;
+        (*record).header.uid = (*socket).positions.uid;
+        (*record).header.zero = 0;
         core::ptr::copy_nonoverlapping(&raw const (*socket).info, &raw mut (*record).info, 1);
     }
     entry.submit(0);

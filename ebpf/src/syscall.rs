@@ -150,7 +150,7 @@ pub fn returned(regs: Ptr, result: u64) {
     if may_duplicate(ops) {
         let compat = load::<u32>(kernel::current(), offset!(task_thread_status)) & TS_COMPAT != 0;
         if result <= STDOUT && op_of(ops, compat) == op::DUP {
-            exec::replaced(result as u32);
+            exec::descriptor_replaced(result as u32);
             return;
         }
     }
@@ -209,7 +209,7 @@ fn may_duplicate(ops: u16) -> bool {
 #[inline(always)]
 pub fn duplicated(result: i64) {
     if result == 0 || result == STDOUT as i64 {
-        exec::replaced(result as u32);
+        exec::descriptor_replaced(result as u32);
     }
 }
 

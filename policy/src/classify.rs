@@ -153,7 +153,12 @@ impl Classifier {
         let given = self.given(server, name);
         let (name, description) = (folded(name), folded(description));
         let mut acts = name::acts(&name);
-        acts.merge(sentence::acts(&description));
+        let told = sentence::acts(&description);
+        if acts.category == ToolCategory::Send && told.acts() && name::is_vague(&name) {
+            // What is meant the description tells: `export_table` may write a file here.
+            acts = Acts::default();
+        }
+        acts.merge(told);
         if declares_act(annotations) {
             acts.category = stronger(acts.category, ToolCategory::Write);
             acts.side_effects.insert("fs.write");

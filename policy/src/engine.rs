@@ -19,6 +19,7 @@
 //! | `connection` | what is known of one connection |
 //! | `recorder` | messages as events have them |
 //! | `pairing`, `asked`, `fingerprint`, `memory` | open requests of a connection; what of one its answer is read with; copies; shares of memory |
+//! | `folding` | repeated events into one with their number, behind all others |
 //! | `seen`, `scope`, `address`, `ids` | a frame as it was seen; who an event is about; where a server is; numbers of what is kept |
 //! | `io`, `command`, `config` | what goes in and comes out |
 
@@ -34,6 +35,7 @@ mod egress;
 mod evaluator;
 mod exchange;
 mod fingerprint;
+mod folding;
 mod ids;
 mod io;
 mod lifecycle;
@@ -66,6 +68,7 @@ use context::Context;
 use egress::Destinations;
 use evaluator::Evaluator;
 use exchange::{Exchange, timeouts};
+use folding::Folding;
 use recorder::Recorder;
 use reporter::{GateStaleness, Reporter};
 use seen::{Reading, Seen, Stop};
@@ -83,6 +86,7 @@ pub struct Engine {
     destinations: Destinations,
     timers: Timers,
     gate: GateStaleness,
+    folding: Folding,
     /// Where frames are mended.
     scratch: String,
 }
@@ -109,6 +113,7 @@ impl Engine {
             destinations: Destinations::default(),
             timers: Timers::default(),
             gate: GateStaleness::default(),
+            folding: Folding::default(),
             scratch: String::new(),
             config,
         }
@@ -141,6 +146,15 @@ impl Engine {
     /// Takes one input in and appends what follows from it to `out`, after what was due when it was captured. What is
     /// due since then may have been overtaken by inputs that are still to come: that is for [`Engine::tick`].
     pub fn handle(&mut self, input: Input<'_>, now: Timestamp, out: &mut Vec<Output>) {
+        let from = out.len();
+        if let Input::Frame { connection, bytes, .. } = &input {
+            self.folding.earn(*connection, self.connections.user(*connection), bytes.len() as u64);
+        }
+        self.take(input, now, out);
+        self.fold(from, now, out);
+    }
+
+    fn take(&mut self, input: Input<'_>, now: Timestamp, out: &mut Vec<Output>) {
         self.expire(input.time().map_or(now, |time| time.min(now)), out);
         match input {
             Input::Exec(exec) => self.exec(exec, now, out),
@@ -155,8 +169,17 @@ impl Engine {
                     }
                     let length = bytes.len() as u64;
                     let reading = Reading::default();
-                    let seen =
-                        Seen { connection, direction, time, bytes: length, now, stop: None, turn, reading };
+                    let seen = Seen {
+                        connection,
+                        direction,
+                        time,
+                        bytes: length,
+                        now,
+                        stop: None,
+                        turn,
+                        id: None,
+                        reading,
+                    };
                     self.frame(seen, bytes, out);
                     self.book(connection, now, out);
                 }
@@ -172,7 +195,17 @@ impl Engine {
                     let (direction, length) = (Direction::ClientToServer, bytes.len() as u64);
                     let stop = Some(Stop::of(bytes, is_refused));
                     let (turn, reading) = (None, Reading::default());
-                    let seen = Seen { connection, direction, time, bytes: length, now, stop, turn, reading };
+                    let seen = Seen {
+                        connection,
+                        direction,
+                        time,
+                        bytes: length,
+                        now,
+                        stop,
+                        turn,
+                        id: None,
+                        reading,
+                    };
                     self.frame(seen, bytes, out);
                     self.book(connection, now, out);
                 }
@@ -190,7 +223,11 @@ impl Engine {
                 self.counters.gaps += 1;
                 self.counters.gap_bytes = self.counters.gap_bytes.saturating_add(bytes);
                 if self.admit(connection, time, out) {
-                    self.gap(connection, time, CaptureGap { direction, bytes, cause, offset, pid }, out);
+                    self.gap(
+                        (connection, time, now),
+                        CaptureGap { direction, bytes, cause, offset, pid },
+                        out,
+                    );
                 }
             }
             Input::Exit { connection, pid, time, status } => {
@@ -244,12 +281,15 @@ impl Engine {
     /// Does what is due at `now`: held requests are reported, ends are reported, early answers are given up. To be called
     /// when everything that was captured until then was handed in.
     pub fn tick(&mut self, now: Timestamp, out: &mut Vec<Output>) {
+        let from = out.len();
         self.expire(now, out);
         self.settle(now, out);
+        self.fold(from, now, out);
     }
 
     /// Nothing comes any more: what waits for something is reported as it is.
     pub fn end(&mut self, now: Timestamp, out: &mut Vec<Output>) {
+        let from = out.len();
         for (time, due) in self.timers.take_all() {
             match due {
                 Due::Held(held) => self.with(out, |exchange, ev, cx| exchange.release(ev, cx, held)),
@@ -260,6 +300,14 @@ impl Engine {
             }
         }
         self.settle(now, out);
+        self.fold(from, now, out);
+        self.folding.finish(out);
+    }
+
+    /// Folds repeats among the events from `from` on.
+    fn fold(&mut self, from: usize, now: Timestamp, out: &mut Vec<Output>) {
+        let Self { folding, connections, counters, .. } = self;
+        counters.events_folded += folding.pass(from, now, out, |id| connections.user(id));
     }
 
     fn parts<'a>(&'a mut self, out: &'a mut Vec<Output>) -> Parts<'a> {
@@ -336,11 +384,19 @@ impl Engine {
         Ok(())
     }
 
-    fn gap(&mut self, id: ConnectionId, time: Timestamp, gap: CaptureGap, out: &mut Vec<Output>) {
+    fn gap(
+        &mut self,
+        (id, time, now): (ConnectionId, Timestamp, Timestamp),
+        gap: CaptureGap,
+        out: &mut Vec<Output>,
+    ) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.totals.gap_bytes = connection.totals.gap_bytes.saturating_add(gap.bytes);
         if connection.is_candidate() {
             connection.keep_gap(time, gap);
+            if self.connections.has_answered_unasked(id) {
+                self.start(id, time, now, out);
+            }
         } else {
             self.parts(out).cx.report(id, time, gap);
         }

@@ -18,7 +18,9 @@ use serde_json::value::RawValue;
 
 use crate::detect::ToolNames;
 use crate::event::SessionProfile;
-use crate::terms::{Callee, Detection, Identity, Mode, ServerId, SessionId, Severity, Timestamp};
+use crate::terms::{
+    Callee, ConnectionId, Detection, Identity, Mode, ServerId, SessionId, Severity, Timestamp,
+};
 pub use denial::{BrokenRule, Denial, DenialCode, DenialDetails, TurnSource};
 
 pub use crate::terms::{GuardKind, Phase, PinState, RiskLevel, ToolCategory, Trust};
@@ -39,8 +41,8 @@ pub enum Operation<'a> {
     ToolResult { tool_name: &'a str, result: Option<&'a RawValue>, error: Option<&'a RawValue> },
     /// A prompt is asked for.
     PromptRequest { name: &'a str, arguments: Option<&'a RawValue> },
-    /// A resource is asked for.
-    ResourceRequest { uri: &'a str },
+    /// A resource is asked for; whether its server has listed it, word for word.
+    ResourceRequest { uri: &'a str, is_listed: bool },
 }
 
 impl Operation<'_> {
@@ -170,6 +172,12 @@ pub struct Facts<'a> {
     pub listing: Listing,
     /// Whose session.
     pub session: &'a SessionId,
+    /// On which connection.
+    pub connection: ConnectionId,
+    /// The JSON-RPC id of the request, or of the request that is answered, as it is recorded; none of a notification.
+    pub jsonrpc_id: Option<&'a Value>,
+    /// What its client calls the host of the server, which may be an address; none of a process.
+    pub host: Option<&'a str>,
     /// User id of the client, where that is known.
     pub uid: Option<u32>,
     /// The turn of the model that this belongs to, where something tells; else it is told by time.
@@ -267,6 +275,8 @@ pub struct Recorded {
 pub struct Verdict {
     /// Who denied it, and why. `None`: it is allowed.
     pub denied: Option<(GuardKind, Denial)>,
+    /// Who denied it as well: [`GuardKind::is_across_servers`] says who is asked whatever others say.
+    pub also: Vec<(GuardKind, Denial)>,
     /// How what is recorded is changed, in order.
     pub modifications: Vec<(GuardKind, Modification)>,
     /// What came of redactions.

@@ -40,6 +40,7 @@ pub use crate::terms::{Callee, ProfileKey};
 pub use blocked::CallBlocks;
 pub(crate) use build::is_on;
 pub use build::{ServerDenials, build, default_priority, denied_servers};
+pub(crate) use cross_server::is_of_network;
 pub use executor::{Executor, GuardCounters, Seat, WORK_BYTES_PER_MS, redact};
 pub use profile::{Client, ProfileChange, SessionRule, SessionRules, Setting, TooManyProfiles};
 pub use question::{Outcome, Question, Ticket};
@@ -78,6 +79,8 @@ pub fn enforcers(kind: GuardKind, phase: Phase) -> &'static [Enforcer] {
         (GuardKind::Sampling, _) => &[],
         (GuardKind::ServerAccess, Phase::Request) => &[StdioGate, NetworkHook],
         (_, Phase::ToolsList | Phase::ToolResult | Phase::Response) => &[],
+        // The gate remembers and judges calls of tools alone.
+        (GuardKind::CrossServer, Phase::Request | Phase::PromptRequest | Phase::ResourceRequest) => &[],
         (GuardKind::ToolShadowing | GuardKind::RugPull | GuardKind::ToolPoisoning, Phase::ToolInvoke) => {
             &[StdioGate, Approval]
         }

@@ -16,7 +16,7 @@ use mcpwarden_policy::guard::{
     Facts, Listing, Operation, PinState, Profile, RiskLevel, ToolCategory, ToolFacts, Trust, Verdict,
 };
 use mcpwarden_policy::guards::{Outcome, Question, build};
-use mcpwarden_policy::{ServerId, SessionId, Timestamp};
+use mcpwarden_policy::{ConnectionId, ServerId, SessionId, Timestamp};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
@@ -46,6 +46,7 @@ fn allowed_call_allocates_nothing() {
         Operation::Request { method: "tools/call", params: Some(&params) },
         Operation::ToolInvoke { tool_name: "read_file", arguments: Some(&params) },
     ];
+    let id = json!(7);
     let (rounds, warm_up) = (20_000_u32, 2_000);
     let (mut before, mut start) = (0, Instant::now());
     for round in 0..rounds + warm_up {
@@ -62,6 +63,9 @@ fn allowed_call_allocates_nothing() {
             trust: Trust::Medium,
             listing: Listing::Listed,
             session: &session,
+            connection: ConnectionId(1),
+            jsonrpc_id: Some(&id),
+            host: None,
             uid: Some(1000),
             turn: None,
             tool: Some(&tool),

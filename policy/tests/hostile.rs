@@ -169,7 +169,8 @@ fn cases() -> Vec<Case> {
         Case::new("a batch of 10,000").c2s(format!("[{}]", vec![ping; 10_000].join(",")))
             .counts(&[("id_reused", 9999)]),
         Case::new("a batch of one more").c2s(format!("[{},{}]", vec![ping; 10_000].join(","), call("2", "1")))
-            .counts(&[("invalid_frames", 1), ("oversized_batches", 1)]),
+            .says(&["detection alert !oversized-batch"])
+            .counts(&[("detections", 1), ("invalid_frames", 1), ("irregular_messages", 1), ("oversized_batches", 1)]),
         Case::new("a batch that calls a thousand times")
             .c2s(format!("[{}]", vec![call("1", "1"); 1_000].join(",")))
             .says(&["tool_called t 1 allow × 1000"])

@@ -125,6 +125,21 @@ impl Agent {
         Self::spawn(run_command(directory, &directory.join("state"), &args), directory.to_owned(), None)
     }
 
+    /// As [`Agent::start`], by a program that executes it: `unshare` with its arguments.
+    ///
+    /// # Errors
+    /// It cannot be started, or is not attached in time.
+    pub fn start_behind(wrapper: &[&str], args: &[&str]) -> Result<Self> {
+        let directory =
+            tempfile::Builder::new().prefix("mcpwarden-").tempdir().context("no temporary directory")?;
+        let args = [&["--verbose", "--show-payloads"], args].concat();
+        let own = run_command(directory.path(), &directory.path().join("state"), &args);
+        let (program, rest) = wrapper.split_first().context("no wrapper")?;
+        let mut command = Command::new(program);
+        command.args(rest).arg(own.get_program()).args(own.get_args());
+        Self::spawn(command, directory.path().to_owned(), Some(directory))
+    }
+
     /// As [`Agent::start_plain`] with these variables in its environment.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -147,7 +148,16 @@ impl Sender {
     /// # Errors
     /// The sender failed, or the agent does not announce the server's start and end.
     pub fn finish(self, agent: &Agent) -> Result<Sent> {
+        self.finish_timed(agent).map(|(sent, _)| sent)
+    }
+
+    /// The same, and how long after its end the agent had said everything.
+    ///
+    /// # Errors
+    /// As of [`Self::finish`].
+    pub fn finish_timed(self, agent: &Agent) -> Result<(Sent, Duration)> {
         let output = self.child.wait_with_output().context("cannot wait for the sender")?;
+        let ended = Instant::now();
         ensure!(
             output.status.success(),
             "the sender failed: {}{}",
@@ -159,13 +169,15 @@ impl Sender {
         agent.wait_for("the server's end", |event| {
             is(event, "mcp_server_exited") && event["connection"] == connection
         })?;
-        Ok(Sent {
+        let late = ended.elapsed();
+        let sent = Sent {
             report,
             sent: fs::read(self.directory.path().join("sent"))?,
             received: fs::read(self.directory.path().join("received"))?,
             connection,
             events: agent.events_of(connection),
-        })
+        };
+        Ok((sent, late))
     }
 }
 

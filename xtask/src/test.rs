@@ -40,6 +40,7 @@ const FULL_ONLY: &[(&str, &str)] = &[
     ("agent", "methods::answers_read_unobserved_are_reported_as_gaps"),
     ("agent", "metrics::counters_increase_with_each_scenario"),
     ("agent", "relay::container_server_behind_a_daemon_is_found"),
+    ("agent", "shares"),
     ("agent", "stress"),
     ("network", "load"),
     ("offline", "inspect::client_configs::unusable_entries_are_skipped_and_reported"),

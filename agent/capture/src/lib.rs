@@ -87,8 +87,6 @@ pub struct Capture {
     counters: CaptureCounters,
     /// Connections that another agent has read until now, and how far the kernel half was then.
     begun: HashMap<u64, [abi::Stream; 2]>,
-    /// When the latest record was made; nanoseconds since boot.
-    latest_ns: u64,
 }
 
 impl Capture {
@@ -112,18 +110,12 @@ impl Capture {
             forgotten_order: VecDeque::new(),
             counters: CaptureCounters::default(),
             begun: HashMap::new(),
-            latest_ns: 0,
         }
     }
 
     /// What was refused or odd so far.
     pub fn counters(&self) -> &CaptureCounters {
         &self.counters
-    }
-
-    /// When the latest record was made, in nanoseconds since boot. Records come nearly in order.
-    pub fn latest_ns(&self) -> u64 {
-        self.latest_ns
     }
 
     /// Takes one record in.
@@ -134,7 +126,6 @@ impl Capture {
             return;
         };
         let header = *record.header();
-        self.latest_ns = header.time_ns;
         match record {
             Record::Exec(_, info, argv) => self.started(header, &info, argv, clock, now, sink),
             Record::Exit(_) => self.exit(&header, clock, sink),

@@ -12,6 +12,8 @@ pub fn cause(code: u8) -> GapCause {
         abi::GAP_SENDFILE => GapCause::Sendfile,
         abi::GAP_IO_URING => GapCause::IoUringFixed,
         abi::GAP_STARTED_LATE => GapCause::StartedLate,
+        abi::GAP_USER_SHARE => GapCause::UserShare,
+        abi::GAP_AGENT_ENDED => GapCause::AgentEnded,
         abi::GAP_UNREADABLE | abi::GAP_TOO_MANY_BUFFERS => GapCause::Unreadable,
         _ => GapCause::RingFull,
     }

@@ -16,6 +16,9 @@ pub struct Fill {
     ring_bytes: u64,
 }
 
+// SAFETY: the mapping is nobody's in particular, and is read by atomic loads alone.
+unsafe impl Send for Fill {}
+
 impl Fill {
     /// Maps those of a ring of so many bytes. They stay mapped whatever becomes of the descriptor.
     ///

@@ -147,6 +147,7 @@ pub struct Kernel {
     channels: Table<abi::ChannelKey, abi::Channel>,
     processes: Table<u32, u64>,
     counters: PerCpuArray<MapData, u64>,
+    shares: HashMap<MapData, u32, abi::Share>,
     adopt: Array<MapData, u32>,
     members: Members,
     addresses: Addresses,
@@ -197,6 +198,7 @@ impl Kernel {
             channels: take(&mut ebpf, "CHANNELS")?,
             processes: take(&mut ebpf, "PROCESSES")?,
             counters: take(&mut ebpf, "COUNTERS")?,
+            shares: take(&mut ebpf, "SHARES")?,
             adopt: take(&mut ebpf, "ADOPT")?,
             members: Members::take(&mut ebpf)?,
             gate: Gate::take(&mut ebpf, gate)?,
@@ -440,6 +442,11 @@ impl Kernel {
     /// One of the kernel half's counters, summed over all processors.
     pub fn counter(&self, counter: abi::Counter) -> u64 {
         self.counters.get(&(counter as u32), 0).map_or(0, |values| values.iter().sum())
+    }
+
+    /// What users have in the ring, and what was refused of them.
+    pub fn shares(&self) -> Vec<(u32, abi::Share)> {
+        self.shares.iter().filter_map(Result::ok).collect()
     }
 
     /// What the kernel says of each loaded program.

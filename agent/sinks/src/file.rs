@@ -3,12 +3,12 @@
 use std::{
     fs::{self, File},
     io::{self, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::PathBuf,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use mcpwarden_policy::config;
 use mcpwarden_system::files::{beside, remove, rename};
 use nix::libc;
@@ -32,9 +32,9 @@ pub struct RotatingFile {
     rotate_keep: u32,
     /// `None` where it could not be opened again.
     file: Option<File>,
-    /// Bytes of whole lines in it.
-    size: u64,
     inode: (u64, u64),
+    /// It ends within a line, which could not be removed.
+    torn: bool,
 }
 
 impl RotatingFile {
@@ -49,13 +49,10 @@ impl RotatingFile {
             rotate_bytes: config.rotate_bytes.map_or(ROTATE_BYTES, |bytes| bytes.0),
             rotate_keep: config.rotate_keep.unwrap_or(ROTATE_KEEP),
             file: None,
-            size: 0,
             inode: (0, 0),
+            torn: false,
         };
         file.reopen().with_context(|| format!("cannot write to {}", path.as_str()))?;
-        let is_file =
-            file.file.as_ref().is_some_and(|file| file.metadata().is_ok_and(|found| found.is_file()));
-        ensure!(is_file, "{} is not a regular file", path.as_str());
         Ok(file)
     }
 
@@ -70,20 +67,26 @@ impl RotatingFile {
 
     /// Writes lines, and says how many of them are in the file whole.
     fn write(&mut self, lines: &[super::Line]) -> (usize, io::Result<()>) {
-        if let Err(error) = self.follow() {
-            return (0, Err(error));
-        }
+        let size = match self.follow() {
+            Ok(size) => size,
+            Err(error) => return (0, Err(error)),
+        };
         let (mut bytes, mut ready) = (Vec::new(), 0);
+        if self.torn && size > 0 {
+            bytes.push(b'\n');
+        }
         for line in lines {
-            let full = self.size + (bytes.len() + line.text.len()) as u64 >= self.rotate_bytes;
-            if full && self.size + bytes.len() as u64 > 0 {
+            let before = size + bytes.len() as u64;
+            if before > 0 && before + line.text.len() as u64 >= self.rotate_bytes {
                 break;
             }
             bytes.extend_from_slice(&line.text);
             bytes.push(b'\n');
             ready += 1;
         }
-        if let Err(error) = self.append(&bytes) {
+        if ready > 0
+            && let Err(error) = self.append(&bytes, size)
+        {
             return (0, Err(error));
         }
         if ready == lines.len() {
@@ -92,30 +95,29 @@ impl RotatingFile {
         (ready, self.rotate())
     }
 
-    /// All of it or nothing: half a line would corrupt the next one.
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Appends to a file of so many bytes: all or nothing, since half a line would corrupt the next one.
+    fn append(&mut self, bytes: &[u8], size: u64) -> io::Result<()> {
         let file = self.file.as_mut().ok_or(io::ErrorKind::NotFound)?;
-        if let Err(error) = file.write_all(bytes) {
-            // Where even that cannot be done, a reader sees a line that is none.
-            let _ = file.set_len(self.size);
-            return Err(error);
-        }
-        self.size += bytes.len() as u64;
-        Ok(())
+        let result = file.write_all(bytes);
+        self.torn = result.is_err() && cut(file, size).unwrap_or(true);
+        result
     }
 
-    /// Somebody else may have moved or removed the file, as logrotate does.
-    fn follow(&mut self) -> io::Result<()> {
+    /// Opens the file again where somebody else moved or removed it, as logrotate does. Its length, which changes where somebody
+    /// else empties it.
+    fn follow(&mut self) -> io::Result<u64> {
         let there = fs::symlink_metadata(&self.path).map(|found| (found.dev(), found.ino()));
         if self.file.is_none() || there.ok() != Some(self.inode) {
             self.reopen()?;
         }
-        Ok(())
+        let file = self.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok(file.metadata()?.len())
     }
 
     fn reopen(&mut self) -> io::Result<()> {
         self.file = None;
         let file = File::options()
+            .read(true)
             .append(true)
             .create(true)
             .mode(0o640)
@@ -123,7 +125,11 @@ impl RotatingFile {
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(&self.path)?;
         let metadata = file.metadata()?;
-        (self.size, self.inode) = (metadata.len(), (metadata.dev(), metadata.ino()));
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
+        self.inode = (metadata.dev(), metadata.ino());
+        self.torn = is_torn(&file, metadata.len())?;
         self.file = Some(file);
         Ok(())
     }
@@ -147,116 +153,24 @@ impl RotatingFile {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::{
-        os::unix::fs::{PermissionsExt as _, symlink},
-        path::Path,
-    };
-
-    use super::super::Line;
-    use super::*;
-
-    fn sink(path: &Path, rotate_bytes: u64, keep: u32) -> config::Sink {
-        let text = format!(
-            "sinks: [{{ kind: file, path: {}, rotate_bytes: 65536, rotate_keep: {keep} }}]",
-            path.display()
-        );
-        let mut sink = config::parse(text.as_bytes()).unwrap().0.sinks.remove(0);
-        sink.rotate_bytes = Some(config::Bytes(rotate_bytes));
-        sink
+/// Cuts off what is behind so many bytes. A file that somebody else has emptied meanwhile is not made longer again, which would
+/// fill it with zeros. Whether it ends within a line all the same.
+fn cut(file: &File, size: u64) -> io::Result<bool> {
+    let length = file.metadata()?.len();
+    if length > size {
+        file.set_len(size)?;
     }
-
-    fn read(path: impl AsRef<Path>) -> String {
-        fs::read_to_string(path).unwrap_or_else(|error| format!("({error})"))
-    }
-
-    fn write(file: &mut RotatingFile, texts: &[&str]) {
-        let lines: Vec<Line> = texts.iter().map(|text| Line::plain(text)).collect();
-        let mut rest = &lines[..];
-        while !rest.is_empty() {
-            let (written, result) = file.write(rest);
-            result.unwrap();
-            rest = &rest[written..];
-        }
-    }
-
-    /// What is kept, and what is where after 7 lines of 4 bytes with room for 8.
-    #[test]
-    fn full_log_files_are_rotated() {
-        for (keep, expected) in [
-            (2, ["g00\n", "e00\nf00\n", "c00\nd00\n", "no"]),
-            (3, ["g00\n", "e00\nf00\n", "c00\nd00\n", "a00\nb00\n"]),
-            (0, ["g00\n", "no", "no", "no"]),
-        ] {
-            let directory = tempfile::tempdir().unwrap();
-            let path = directory.path().join("x");
-            let mut file = RotatingFile::open(&sink(&path, 8, keep)).unwrap();
-            write(&mut file, &["a00", "b00", "c00", "d00", "e00", "f00", "g00"]);
-            for (number, expected) in expected.iter().enumerate() {
-                let name = if number == 0 { path.clone() } else { file.aside(number as u32) };
-                if *expected == "no" {
-                    assert!(!name.exists(), "{keep} {number}");
-                } else {
-                    assert_eq!(read(name), *expected, "{keep} {number}");
-                }
-            }
-            let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
-            assert_eq!(mode & !0o640, 0, "{mode:o}");
-        }
-    }
-
-    #[test]
-    fn oversized_line_gets_its_own_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x");
-        let mut file = RotatingFile::open(&sink(&path, 8, 5)).unwrap();
-        write(&mut file, &["a", "123456789", "b"]);
-        assert_eq!([read(&path), read(file.aside(1)), read(file.aside(2))], ["b\n", "123456789\n", "a\n"]);
-    }
-
-    #[test]
-    fn moved_or_removed_log_file_is_reopened() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x");
-        let mut file = RotatingFile::open(&sink(&path, 1 << 20, 5)).unwrap();
-        write(&mut file, &["a"]);
-        fs::rename(&path, directory.path().join("moved")).unwrap();
-        write(&mut file, &["b"]);
-        fs::remove_file(&path).unwrap();
-        write(&mut file, &["c"]);
-        assert_eq!([read(directory.path().join("moved")), read(&path)], ["a\n", "c\n"]);
-        drop(file);
-        write(&mut RotatingFile::open(&sink(&path, 1 << 20, 5)).unwrap(), &["d"]);
-        assert_eq!(read(&path), "c\nd\n", "an old one is gone on with");
-    }
-
-    #[test]
-    fn log_path_must_be_a_regular_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let at = |name: &str| directory.path().join(name);
-        fs::write(at("else"), "").unwrap();
-        symlink("else", at("link")).unwrap();
-        fs::create_dir(at("directory")).unwrap();
-        nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        for name in ["link", "directory", "pipe", "none/x"] {
-            let error = RotatingFile::open(&sink(&at(name), 8, 1)).err();
-            assert!(error.is_some_and(|error| format!("{error:#}").contains(name)), "{name}");
-        }
-    }
-
-    /// `/dev/full` has no room; what is waiting is dropped at the end, and counted.
-    #[test]
-    fn full_disk_drops_pending_lines() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x");
-        let mut file = RotatingFile::open(&sink(&path, 1 << 20, 1)).unwrap();
-        file.file = Some(File::options().append(true).open("/dev/full").unwrap());
-        let queue = Queue::new(1 << 20, config::Overflow::DropNewest);
-        queue.push(Line::plain("a"));
-        queue.close();
-        file.run(&queue);
-        let counters = queue.counters();
-        assert_eq!((counters.written, counters.dropped, counters.failures), (0, 1, 1));
-    }
+    is_torn(file, length.min(size))
 }
+
+/// Whether a file of so many bytes ends within a line: an agent before this one was killed, or its disk was full.
+fn is_torn(file: &File, size: u64) -> io::Result<bool> {
+    let Some(last) = size.checked_sub(1) else { return Ok(false) };
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, last)?;
+    Ok(byte != *b"\n")
+}
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

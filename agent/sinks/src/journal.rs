@@ -50,21 +50,17 @@ impl Journal {
 
     /// Sends what is in the queue until it is closed and empty.
     pub fn run(&self, queue: &Queue) {
-        while let Some(lines) = queue.take(BATCH_BYTES, Duration::ZERO) {
+        queue.drain(BATCH_BYTES, Duration::ZERO, RETRY, |lines| {
+            let mut sent = 0;
             for line in lines {
-                let mut sent = self.send(&line);
-                while sent.is_err() {
-                    add(&queue.counts.failures, 1);
-                    // At the end it is tried once more.
-                    let last = queue.rest(RETRY);
-                    sent = self.send(&line);
-                    if last {
-                        break;
-                    }
+                if let Err(error) = self.send(line) {
+                    return (sent, Err(error));
                 }
-                add(if sent.is_ok() { &queue.counts.written } else { &queue.counts.dropped }, 1);
+                add(&queue.counts.written, 1);
+                sent += 1;
             }
-        }
+            (sent, Ok(()))
+        });
     }
 
     /// Sends one event.

@@ -1,7 +1,7 @@
-//! Where events are sent beside the output of `run`: files, the journal and webhooks.
+//! Where events are sent beside the store: files, the journal, webhooks and standard output.
 //!
 //! Each sink has a filter, a bounded queue and a thread of its own: one that is slow or dead costs its own backlog and
-//! nothing else. What is dropped is counted and said (`agent_loss`).
+//! nothing else. What is dropped is counted and reported (`agent_loss`).
 
 mod file;
 mod filter;
@@ -9,10 +9,12 @@ mod journal;
 mod ocsf;
 mod queue;
 mod spool;
+mod stdout;
 mod webhook;
 
 use std::{
     cell::OnceCell,
+    fs::File,
     path::{Path, PathBuf},
     sync::Arc,
     thread::JoinHandle,
@@ -20,6 +22,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
 use mcpwarden_policy::{
     Event, EventBody, ServerId, SessionId,
     config::{self, Overflow, SinkFormat, SinkKind},
@@ -31,9 +34,14 @@ use mcpwarden_system::ends;
 use ocsf::Ocsf;
 use queue::Queue;
 pub use queue::SinkCounters;
+use stdout::Chunk;
 
 /// Bytes that wait for a sink, on disk for a webhook, where the configuration does not say.
 const QUEUE_BYTES: u64 = 8 << 20;
+/// The same of standard output, which has all events of a burst where the configuration selects none.
+const PRINTED_BYTES: u64 = 64 << 20;
+/// What standard output is called: there is one.
+pub const STDOUT: &str = "stdout";
 /// How long one that is given up may take to send what waits.
 const GIVEN_UP: Duration = Duration::from_millis(400);
 
@@ -81,10 +89,18 @@ pub enum Print {
     As(Arc<[u8]>),
 }
 
-/// Which events are printed on standard output, and how: by the agent itself, which waits for its reader.
+/// Which events are printed on standard output, and how.
 struct Printed {
     format: SinkFormat,
     filter: Filter,
+    queue_bytes: Option<u64>,
+    overflow: Option<Overflow>,
+}
+
+/// Standard output.
+struct Output {
+    queue: Arc<Queue<Chunk>>,
+    thread: JoinHandle<()>,
 }
 
 /// One of them.
@@ -102,6 +118,8 @@ pub struct Sinks {
     sinks: Vec<Sink>,
     /// What is printed, where that is configured.
     printed: Option<Printed>,
+    /// Where it is printed. `None` until it is opened.
+    output: Option<Output>,
     ocsf: Ocsf,
     /// What waits for webhooks is kept there.
     state_dir: PathBuf,
@@ -113,10 +131,42 @@ impl Sinks {
     /// # Errors
     /// One cannot be opened; says which.
     pub fn start(configs: &[config::Sink], state_dir: &Path) -> Result<Self> {
-        let mut sinks =
-            Self { sinks: Vec::new(), printed: None, ocsf: Ocsf::new(), state_dir: state_dir.to_owned() };
+        let mut sinks = Self {
+            sinks: Vec::new(),
+            printed: None,
+            output: None,
+            ocsf: Ocsf::new(),
+            state_dir: state_dir.to_owned(),
+        };
         sinks.configure(configs)?;
         Ok(sinks)
+    }
+
+    /// Prints to this from now on, which is standard output.
+    ///
+    /// # Errors
+    /// There can be no thread.
+    pub fn print_to(&mut self, out: File) -> Result<()> {
+        let (capacity, overflow) = self.bounds_of_output()?;
+        let queue = Arc::new(Queue::new(capacity, overflow));
+        let of_thread = Arc::clone(&queue);
+        let thread = std::thread::Builder::new().name("output".into());
+        let thread = thread.spawn(move || stdout::run(&out, &of_thread));
+        self.output = Some(Output { queue, thread: thread.context("cannot start the output thread")? });
+        Ok(())
+    }
+
+    fn bounds_of_output(&self) -> Result<(usize, Overflow)> {
+        let (bytes, overflow) =
+            self.printed.as_ref().map_or((None, None), |printed| (printed.queue_bytes, printed.overflow));
+        Ok((usize::try_from(bytes.unwrap_or(PRINTED_BYTES))?, overflow.unwrap_or(Overflow::DropOldest)))
+    }
+
+    /// Prints lines, each with its line feed, which are so many events. Never waits.
+    pub fn print(&self, text: Bytes, events: usize) {
+        if let Some(output) = self.output.as_ref().filter(|_| events > 0) {
+            output.queue.push(Chunk { text, events });
+        }
     }
 
     /// Sends to these from now on: those that are as they were go on with what waits for them, and others are given up, with a
@@ -128,7 +178,12 @@ impl Sinks {
         let of_own = |config: &config::Sink| config.kind != SinkKind::Stdout;
         let stdout = configs.iter().find(|config| config.kind == SinkKind::Stdout);
         let printed = |config: &config::Sink| -> Result<Printed> {
-            Ok(Printed { format: config.format, filter: Filter::of(&config.filter)? })
+            Ok(Printed {
+                format: config.format,
+                filter: Filter::of(&config.filter)?,
+                queue_bytes: config.queue_bytes.map(|bytes| bytes.0),
+                overflow: config.overflow,
+            })
         };
         let printed = stdout.map(printed).transpose()?;
         let wanted = configs.iter().enumerate().filter(|(_, config)| of_own(config));
@@ -149,8 +204,12 @@ impl Sinks {
             }
         }
         self.printed = printed;
+        let (capacity, overflow) = self.bounds_of_output()?;
+        if let Some(output) = &self.output {
+            output.queue.bound(capacity, overflow);
+        }
         // One file must not have two writers.
-        finish(before, GIVEN_UP);
+        finish(before, Instant::now() + GIVEN_UP);
         Ok(())
     }
 
@@ -181,24 +240,40 @@ impl Sinks {
 
     /// What came of events so far, of each.
     pub fn counters(&self) -> impl Iterator<Item = (&str, SinkCounters)> {
-        self.sinks.iter().map(|sink| (sink.name.as_str(), sink.queue.counters()))
+        let sinks = self.sinks.iter().map(|sink| (sink.name.as_str(), sink.queue.counters()));
+        sinks.chain(self.output.iter().map(|output| (STDOUT, output.queue.counters())))
     }
 
-    /// Lets them send what waits, for so long.
-    pub fn finish(self, patience: Duration) {
-        finish(self.sinks, patience);
+    /// Nothing more will come: what waits is all that is left to send.
+    pub fn close(&self) {
+        self.sinks.iter().for_each(|sink| sink.queue.close());
+        self.output.iter().for_each(|output| output.queue.close());
+    }
+
+    /// Lets them send what waits, until then at the latest: whoever does not read must not keep the agent from ending.
+    pub fn finish(self, until: Instant) {
+        self.close();
+        if let Some(Output { queue, thread }) = self.output
+            && !ends(&thread, until)
+        {
+            log_rest(STDOUT, &queue.counters());
+        }
+        finish(self.sinks, until);
     }
 }
 
-fn finish(sinks: Vec<Sink>, patience: Duration) {
+fn finish(sinks: Vec<Sink>, until: Instant) {
     sinks.iter().for_each(|sink| sink.queue.close());
-    let until = Instant::now() + patience;
     for sink in sinks {
         if !ends(&sink.thread, until) {
-            let left = sink.queue.counters().waiting_bytes;
-            tracing::error!("{}: {left} bytes were not sent in time", sink.name);
+            log_rest(&sink.name, &sink.queue.counters());
         }
     }
+}
+
+fn log_rest(name: &str, counters: &SinkCounters) {
+    let left = counters.waiting_bytes;
+    tracing::error!("{name}: the last events were not sent in time; {left} bytes waited");
 }
 
 impl Drop for Sink {
@@ -243,7 +318,7 @@ impl Sink {
 
 fn kind(kind: SinkKind) -> &'static str {
     match kind {
-        SinkKind::Stdout => "stdout",
+        SinkKind::Stdout => STDOUT,
         SinkKind::File => "file",
         SinkKind::Journald => "journald",
         SinkKind::Webhook => "webhook",
@@ -328,6 +403,6 @@ mod tests {
             (counters.written, counters.dropped, counters.capacity_bytes),
             (0, 0, QUEUE_BYTES + (3 << 20))
         );
-        sinks.finish(GIVEN_UP);
+        sinks.finish(Instant::now() + GIVEN_UP);
     }
 }

@@ -42,6 +42,9 @@ struct Line<'a> {
     /// Milliseconds.
     time: u64,
     message: &'a str,
+    /// How many events it stands for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status_id: Option<u32>,
     #[serde(flatten)]
@@ -144,6 +147,7 @@ impl Ocsf {
             severity_id: event.body.severity().map_or(class.kind.severity_id, severity_id),
             time: event.timestamp.0 / 1_000_000,
             message: &message,
+            count: event.repeats,
             status_id: class.status_id,
             outcome: outcome(&event.body),
             metadata: Metadata {

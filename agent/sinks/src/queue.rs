@@ -15,10 +15,14 @@ use mcpwarden_policy::config::Overflow;
 use super::Line;
 
 /// What a waiting event takes beside its bytes, about.
-const OVERHEAD_BYTES: usize = 64;
+pub const OVERHEAD_BYTES: usize = 64;
+/// The longest pause after a failure; the first one is the sink's, and each that follows doubles it.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A sink whose write takes longer than this is reported: whoever reads takes nothing.
+const STALLED: Duration = Duration::from_secs(10);
 
-/// What came of events, in numbers. All but the last two only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What came of events, in numbers, of which the first three only grow; and whether writing fails now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SinkCounters {
     /// Events that were written, or taken by whoever receives them.
     pub written: u64,
@@ -30,6 +34,8 @@ pub struct SinkCounters {
     pub waiting_bytes: u64,
     /// Bytes that may.
     pub capacity_bytes: u64,
+    /// Why nothing can be written now, where that is so.
+    pub failing: Option<String>,
 }
 
 /// The same, while they are counted.
@@ -41,6 +47,46 @@ pub struct Counts {
     /// Bytes that wait on disk, and that may.
     pub spooled_bytes: AtomicU64,
     pub spool_capacity_bytes: AtomicU64,
+    now: Mutex<Now>,
+}
+
+/// How writing goes now.
+#[derive(Debug, Default)]
+struct Now {
+    /// The last write failed.
+    failed: Option<String>,
+    /// The receiver does not take what was sent.
+    refused: Option<String>,
+    /// A write began then, and has not returned.
+    writing_since: Option<Instant>,
+}
+
+impl Counts {
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The receiver does not take what is sent, for this reason; or it does.
+    pub fn refused(&self, why: Option<&str>) {
+        self.now().refused = why.map(str::to_owned);
+    }
+
+    /// Writes, and remembers whether that fails.
+    fn watch<T>(&self, write: impl FnOnce() -> (T, io::Result<()>)) -> (T, io::Result<()>) {
+        self.now().writing_since = Some(Instant::now());
+        let (done, result) = write();
+        let mut now = self.now();
+        (now.writing_since, now.failed) = (None, result.as_ref().err().map(ToString::to_string));
+        (done, result)
+    }
+
+    /// Why nothing can be written at this time.
+    fn failing(&self, at: Instant) -> Option<String> {
+        let now = self.now();
+        let is_stalled = now.writing_since.is_some_and(|since| at.duration_since(since) >= STALLED);
+        let stalled = || is_stalled.then(|| format!("no write has ended for {} s", STALLED.as_secs()));
+        stalled().or_else(|| now.failed.clone()).or_else(|| now.refused.clone())
+    }
 }
 
 /// Counts.
@@ -48,63 +94,94 @@ pub fn add(count: &AtomicU64, by: usize) {
     count.fetch_add(by as u64, Ordering::Relaxed);
 }
 
+/// What waits in a queue: an event, or some.
+pub trait Item {
+    /// What it takes of the capacity. Bytes.
+    fn cost(&self) -> usize;
+
+    /// How many events it is.
+    fn events(&self) -> usize;
+}
+
+impl Item for Line {
+    fn cost(&self) -> usize {
+        self.text.len() + OVERHEAD_BYTES
+    }
+
+    fn events(&self) -> usize {
+        1
+    }
+}
+
 /// Events on their way to a sink.
-pub struct Queue {
-    state: Mutex<State>,
+pub struct Queue<T = Line> {
+    state: Mutex<State<T>>,
     changed: Condvar,
-    capacity: usize,
-    overflow: Overflow,
     /// What came of events.
     pub counts: Counts,
 }
 
-#[derive(Default)]
-struct State {
-    lines: VecDeque<Line>,
+struct State<T> {
+    lines: VecDeque<T>,
     bytes: usize,
     closed: bool,
+    capacity: usize,
+    overflow: Overflow,
 }
 
-fn cost(line: &Line) -> usize {
-    line.text.len() + OVERHEAD_BYTES
+impl<T: Item> State<T> {
+    /// Drops the oldest. How many events that was; `None` where there is nothing.
+    fn drop_oldest(&mut self) -> Option<usize> {
+        let oldest = self.lines.pop_front()?;
+        self.bytes -= oldest.cost();
+        Some(oldest.events())
+    }
 }
 
-impl Queue {
+impl<T: Item> Queue<T> {
     /// One with room for so many bytes.
     pub fn new(capacity: usize, overflow: Overflow) -> Self {
-        Self {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            capacity,
-            overflow,
-            counts: Counts::default(),
-        }
+        let state = State { lines: VecDeque::new(), bytes: 0, closed: false, capacity, overflow };
+        Self { state: Mutex::new(state), changed: Condvar::new(), counts: Counts::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an event, or drops it or the oldest. Never waits.
-    pub fn push(&self, line: Line) {
+    /// There is room for so many bytes from now on. What waits beyond that goes with the next event.
+    pub fn bound(&self, capacity: usize, overflow: Overflow) {
         let mut state = self.lock();
-        let cost = cost(&line);
-        if self.overflow == Overflow::DropOldest && cost <= self.capacity {
-            while state.bytes + cost > self.capacity
-                && let Some(oldest) = state.lines.pop_front()
+        (state.capacity, state.overflow) = (capacity, overflow);
+    }
+
+    /// Adds an item, or drops it or the oldest. Never waits.
+    pub fn push(&self, line: T) {
+        let mut state = self.lock();
+        let cost = line.cost();
+        if state.overflow == Overflow::DropOldest && cost <= state.capacity {
+            while state.bytes + cost > state.capacity
+                && let Some(events) = state.drop_oldest()
             {
-                state.bytes -= self::cost(&oldest);
-                add(&self.counts.dropped, 1);
+                add(&self.counts.dropped, events);
             }
         }
-        if state.bytes + cost > self.capacity {
-            add(&self.counts.dropped, 1);
+        if state.bytes + cost > state.capacity {
+            add(&self.counts.dropped, line.events());
             return;
         }
         state.bytes += cost;
         state.lines.push_back(line);
         drop(state);
         self.changed.notify_one();
+    }
+
+    /// Drops all that waits.
+    pub fn discard(&self) {
+        let mut state = self.lock();
+        while let Some(events) = state.drop_oldest() {
+            add(&self.counts.dropped, events);
+        }
     }
 
     /// Nothing will be added any more.
@@ -115,7 +192,7 @@ impl Queue {
 
     /// Takes events, as many as have so many bytes together, and at least one. Waits for the first, and then so long for
     /// more. `None` when the queue is closed and empty.
-    pub fn take(&self, bytes: usize, linger: Duration) -> Option<Vec<Line>> {
+    pub fn take(&self, bytes: usize, linger: Duration) -> Option<Vec<T>> {
         let mut state = self.lock();
         while state.lines.is_empty() {
             if state.closed {
@@ -133,39 +210,44 @@ impl Queue {
         }
         let (mut taken, mut size) = (Vec::new(), 0);
         while let Some(line) = state.lines.front() {
-            size += cost(line);
+            let cost = line.cost();
+            size += cost;
             if size > bytes && !taken.is_empty() {
                 break;
             }
-            state.bytes -= cost(line);
+            state.bytes -= cost;
             taken.extend(state.lines.pop_front());
         }
         Some(taken)
     }
 
     /// Hands over what is in the queue until it is closed and empty: so many bytes at once, after lingering so long for them.
-    /// `write` says how many events need no longer be kept; where it fails, what is left is tried again after `retry`. At the
-    /// end it is tried once.
+    /// `write` says how many items need no longer be kept; where it fails, what is left is tried again after `retry`, and after
+    /// pauses that double. At the end it is tried once.
     pub fn drain(
         &self,
         bytes: usize,
         linger: Duration,
         retry: Duration,
-        mut write: impl FnMut(&[Line]) -> (usize, io::Result<()>),
+        mut write: impl FnMut(&[T]) -> (usize, io::Result<()>),
     ) {
+        let mut pause = retry;
         while let Some(lines) = self.take(bytes, linger) {
             let mut rest = &lines[..];
             while !rest.is_empty() {
-                let (done, result) = write(rest);
+                let (done, result) = self.counts.watch(|| write(rest));
                 rest = rest.get(done..).unwrap_or_default();
-                if result.is_err() {
-                    add(&self.counts.failures, 1);
-                    // What waits grows meanwhile, and is bounded.
-                    if self.rest(retry) && done == 0 {
-                        add(&self.counts.dropped, rest.len());
-                        rest = &[];
-                    }
+                if result.is_ok() {
+                    pause = retry;
+                    continue;
                 }
+                add(&self.counts.failures, 1);
+                // What waits grows meanwhile, and is bounded.
+                if self.rest(pause) && done == 0 {
+                    add(&self.counts.dropped, rest.iter().map(T::events).sum());
+                    rest = &[];
+                }
+                pause = (pause * 2).min(LONGEST_PAUSE.max(retry));
             }
         }
     }
@@ -187,12 +269,16 @@ impl Queue {
     /// What came of events so far.
     pub fn counters(&self) -> SinkCounters {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let state = self.lock();
+        let (bytes, capacity) = (state.bytes as u64, state.capacity as u64);
+        drop(state);
         SinkCounters {
             written: read(&self.counts.written),
             dropped: read(&self.counts.dropped),
             failures: read(&self.counts.failures),
-            waiting_bytes: self.lock().bytes as u64 + read(&self.counts.spooled_bytes),
-            capacity_bytes: self.capacity as u64 + read(&self.counts.spool_capacity_bytes),
+            waiting_bytes: bytes + read(&self.counts.spooled_bytes),
+            capacity_bytes: capacity + read(&self.counts.spool_capacity_bytes),
+            failing: self.counts.failing(Instant::now()),
         }
     }
 }

@@ -115,7 +115,7 @@ impl Webhook {
         std::thread::scope(|scope| {
             let send = || self.send_until_closed(queue, &spool, &more, of_sender);
             if let Err(error) = std::thread::Builder::new().name("webhook".into()).spawn_scoped(scope, send) {
-                self.log_error(&format!("cannot start sending: {error}"));
+                self.fail(queue, &format!("cannot start sending: {error}"));
             }
             queue.drain(BATCH_BYTES as usize, LINGER, RETRY, |lines| {
                 let (kept, result) = lock(&spool).append(lines, &queue.counts);
@@ -134,11 +134,14 @@ impl Webhook {
     fn open(&self, queue: &Queue) -> Option<Spool> {
         loop {
             let pause = match Spool::open(&self.directory, self.capacity, &queue.counts) {
-                Ok(Some(spool)) => return Some(spool),
+                Ok(Some(spool)) => {
+                    queue.counts.refused(None);
+                    return Some(spool);
+                }
                 Ok(None) => RETRY_LOCK,
                 Err(error) => {
                     add(&queue.counts.failures, 1);
-                    self.log_error(&format!("cannot read the spool: {error}"));
+                    self.fail(queue, &format!("cannot read the spool: {error}"));
                     RETRY
                 }
             };
@@ -160,7 +163,7 @@ impl Webhook {
     ) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
-            Err(error) => return self.log_error(&format!("cannot start sending: {error}")),
+            Err(error) => return self.fail(queue, &format!("cannot start sending: {error}")),
         };
         let mut last = closed.clone();
         runtime.block_on(async {
@@ -207,6 +210,7 @@ impl Webhook {
                 Outcome::Refused(why) => Some(format!("{why}: what it is sent is dropped")),
                 Outcome::Later { why, .. } => Some(format!("{why}: it is tried again, and events wait")),
             };
+            queue.counts.refused(now.as_deref());
             if now != reported {
                 match &now {
                     Some(failed) => self.log_error(failed),
@@ -281,6 +285,12 @@ impl Webhook {
         let secret = text.trim_end_matches(['\r', '\n']);
         anyhow::ensure!(!secret.is_empty(), "secret_file: {}: it is empty", file.as_str());
         Ok(Some(secret.to_owned()))
+    }
+
+    /// Reports that nothing is sent.
+    fn fail(&self, queue: &Queue, why: &str) {
+        queue.counts.refused(Some(why));
+        self.log_error(why);
     }
 
     fn log_error(&self, what: &str) {

@@ -8,7 +8,7 @@ use clap::{
 };
 
 use super::{Cli, help};
-use crate::output::{FAILED, one_line};
+use crate::output::{FAILED, one_line, print_error};
 
 /// Prints the help or the version if the arguments request it, and the error otherwise. Returns the exit status.
 pub fn refused(error: Error) -> ExitCode {
@@ -17,7 +17,7 @@ pub fn refused(error: Error) -> ExitCode {
         help::program().try_get_matches().err().unwrap_or(error).exit();
     }
     let words: Vec<String> = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    anstream::eprintln!("mcpwarden: {}", sentence(error, &words));
+    print_error(format!("mcpwarden: {}", sentence(error, &words)));
     FAILED.into()
 }
 

@@ -110,7 +110,7 @@ pub fn list(options: &ApprovalsList) -> Result<()> {
     } else if approvals.is_empty() {
         print_line("no tool waits for approval");
     } else {
-        print_line(table(&approvals));
+        print_line(output::list_text(&table(&approvals)));
     }
     Ok(())
 }

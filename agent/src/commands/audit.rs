@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::{AuditExport, AuditVerify, Bound},
-    output::{Unwritable, escaped, print_json_line, print_line},
+    output::{Unwritable, escaped, print_json_line, print_line, print_progress},
 };
 
 /// How often progress is shown, to whom looks at a terminal.
@@ -88,7 +88,7 @@ pub fn verify(options: &AuditVerify) -> Result<ExitCode> {
     let mut progress = |seq: u64| {
         if shown && Instant::now() >= next {
             next = Instant::now() + PROGRESS_EVERY;
-            anstream::eprint!("\rverified up to event {seq}");
+            print_progress(format!("\rverified up to event {seq}"));
         }
     };
     let context = || format!("cannot read {}", path.display());

@@ -12,7 +12,7 @@ use hyper::Method;
 use crate::{
     cli::{BlockOptions, BlocksOptions, UnblockOptions},
     control::{BLOCKS, BlockView, Blocks, NewBlock, OldBlock, client::query_agent},
-    output::{self, escaped, print_json_line, print_line, seconds},
+    output::{self, escaped, print_error, print_json_line, print_line, seconds},
 };
 
 /// How long the addresses of a name are waited for, and how often they are asked for.
@@ -32,7 +32,7 @@ pub fn block(options: BlockOptions) -> Result<()> {
         print_line(format!("blocked {}", sentence(&block)));
     }
     if let Some(idle) = idle(&block) {
-        anstream::eprintln!("mcpwarden: {idle}");
+        print_error(format!("mcpwarden: {idle}"));
     }
     Ok(())
 }
@@ -94,7 +94,7 @@ pub fn list(options: &BlocksOptions) -> Result<()> {
     } else if all.blocks.is_empty() {
         print_line("nothing is blocked");
     } else {
-        print_line(table(&all.blocks));
+        print_line(output::table_text(&table(&all.blocks)));
     }
     Ok(())
 }

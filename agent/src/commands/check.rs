@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::config::pattern_errors;
 use crate::host::{self, Checked};
-use crate::output::{escaped, print_json_line, print_line};
+use crate::output::{escaped, print_error, print_json_line, print_line};
 
 /// Characters of a line that are shown before and from the place that is meant.
 const SHOWN: (usize, usize) = (60, 50);
@@ -41,7 +41,7 @@ pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
     let (bytes, exposed) = match crate::config::bytes(path) {
         Ok(read) => read,
         Err(error) => {
-            anstream::eprintln!("mcpwarden: {error}");
+            print_error(format!("mcpwarden: {error}"));
             return Ok(Found { errors: 1, warnings: 0 });
         }
     };
@@ -70,14 +70,14 @@ pub fn run(path: &Path, effective: bool, json: bool) -> Result<Found> {
         let lines: Vec<&str> = file.text.lines().collect();
         for problem in &file.problems {
             let line = lines.get(problem.at.line.saturating_sub(1)).copied().unwrap_or_default();
-            anstream::eprintln!("{}", shown(&escaped(&file.path), problem, line));
+            print_error(shown(&escaped(&file.path), problem, line));
         }
     }
     let count = |count, word| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     match found {
-        Found { errors: 0, warnings: 0 } => anstream::eprintln!("{name}: nothing is wrong"),
+        Found { errors: 0, warnings: 0 } => print_error(format!("{name}: nothing is wrong")),
         Found { errors, warnings } => {
-            anstream::eprintln!("{name}: {}, {}", count(errors, "error"), count(warnings, "warning"))
+            print_error(format!("{name}: {}, {}", count(errors, "error"), count(warnings, "warning")))
         }
     }
     if let Some(config) = config {

@@ -7,8 +7,9 @@ use mcpwarden_kernel::{Backend, GATE_ADVICE, Kernel, MOST_STEPS, ProgramStats, R
 use serde::Serialize;
 use serde_json::json;
 
-use crate::host::cgroup;
-use crate::output::{print_json_line, print_line, table};
+use crate::config::Config;
+use crate::host::{cgroup, namespaces::Surroundings};
+use crate::output::{print_json_line, print_line, table, table_text};
 
 /// How a row came out.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -34,6 +35,7 @@ struct Row {
 pub fn run(json: bool) -> bool {
     let mut rows: Vec<Row> = requirements::check(cgroup::mounted())
         .into_iter()
+        .chain(Surroundings::here().check(&Config::default()))
         .map(|need| Row {
             name: need.name.into(),
             verdict: if need.problem.is_some() { Verdict::Broken } else { Verdict::Works },
@@ -294,5 +296,5 @@ fn print(rows: &[Row]) {
         }
         table.add_row([Cell::new(&row.name), verdict, Cell::new(&row.detail)]);
     }
-    print_line(table);
+    print_line(table_text(&table));
 }

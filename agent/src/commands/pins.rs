@@ -5,7 +5,7 @@ use mcpwarden_store::registry::{Pin, SCHEMA, each, word};
 
 use crate::{
     cli::PinsList,
-    output::{escaped, print_json_line, print_line, table},
+    output::{escaped, print_json_line, print_line, table, table_text},
 };
 
 /// Prints the pins that are asked for.
@@ -42,7 +42,7 @@ pub fn list(options: &PinsList) -> Result<()> {
     })
     .with_context(|| format!("cannot read {}", options.path.display()))?;
     if !options.json {
-        print_line(if rows.is_empty() { "nothing is pinned".to_owned() } else { rows.to_string() });
+        print_line(if rows.is_empty() { "nothing is pinned".to_owned() } else { table_text(&rows) });
     }
     Ok(())
 }

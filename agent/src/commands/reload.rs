@@ -7,7 +7,7 @@ use mcpwarden_policy::event::ConfigReloaded;
 use crate::{
     cli::ReloadOptions,
     control::{RELOAD, client::query_agent},
-    output::{escaped, print_json_line, print_line},
+    output::{escaped, print_error, print_json_line, print_line},
 };
 
 /// Has it reloaded, and says what counts now.
@@ -23,10 +23,10 @@ pub fn run(options: &ReloadOptions) -> Result<()> {
     print_line(format!("{} is in force now", escaped(&reloaded.path)));
     if !reloaded.needs_restart.is_empty() {
         let keys = reloaded.needs_restart.join(", ");
-        anstream::eprintln!(
+        print_error(format!(
             "mcpwarden: what these keys say counts after a restart of the agent only: {}",
             escaped(&keys)
-        );
+        ));
     }
     Ok(())
 }

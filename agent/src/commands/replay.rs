@@ -11,7 +11,7 @@ use mcpwarden_policy::replay::Replay;
 use crate::cli::ReplayOptions;
 use crate::commands::lines;
 use crate::config;
-use crate::output::{Format, Unwritable};
+use crate::output::{Dates, Format, Unwritable, print_error};
 
 /// Replays a file, or standard input for `-`.
 ///
@@ -31,11 +31,12 @@ struct Printer<W> {
     to: W,
     outputs: Vec<Output>,
     line: Vec<u8>,
+    dates: Dates,
 }
 
 impl<W: Write> Printer<W> {
     fn new(format: Format, to: W) -> Self {
-        Self { format, to, outputs: Vec::new(), line: Vec::new() }
+        Self { format, to, outputs: Vec::new(), line: Vec::new(), dates: Dates::of_first() }
     }
 
     fn run(mut self, mut replay: Replay, name: &str, input: impl BufRead) -> Result<()> {
@@ -50,14 +51,14 @@ impl<W: Write> Printer<W> {
         }
         let invalid = replay.invalid_frames();
         if invalid > 0 {
-            eprintln!("{name}: {invalid} of the frames are no JSON-RPC; `--verbose` prints them");
+            print_error(format!("{name}: {invalid} of the frames are no JSON-RPC; `--verbose` prints them"));
         }
         let refused = replay.refused_connections();
         if refused > 0 {
-            eprintln!(
+            print_error(format!(
                 "{name}: {refused} connections were not followed, since more were open at once than the engine keeps: nothing \
                  is said of them; replay fewer sessions at a time"
-            );
+            ));
         }
         self.to.flush().map_err(Unwritable)?;
         Ok(())
@@ -67,7 +68,7 @@ impl<W: Write> Printer<W> {
         for output in self.outputs.drain(..) {
             if let Output::Event(event) = output {
                 self.line.clear();
-                self.format.write(&event, &mut self.line);
+                self.format.write(&event, &mut self.dates, &mut self.line);
                 self.to.write_all(&self.line).map_err(Unwritable)?;
             }
         }

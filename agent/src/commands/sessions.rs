@@ -11,7 +11,7 @@ use mcpwarden_policy::guards::{ProfileKey, Setting};
 use crate::{
     cli::SessionSetOptions,
     control::{NewSetting, SESSIONS, SetSession, client::query_agent},
-    output::{escaped, print_json_line, print_line},
+    output::{escaped, print_error, print_json_line, print_line},
 };
 
 /// What stands for no project, no frozen specification, no forbidden side effects.
@@ -35,7 +35,7 @@ pub fn set(options: SessionSetOptions) -> Result<()> {
         print_line(sentence(&new.session, key, &event.body));
     }
     if let Some(idle) = idle {
-        anstream::eprintln!("mcpwarden: warning: {}", escaped(&idle));
+        print_error(format!("mcpwarden: warning: {}", escaped(&idle)));
     }
     Ok(())
 }

@@ -61,8 +61,10 @@ fn lines(status: &Status) -> Vec<String> {
     ));
     lines.push(format!("store     {}, {} events", escaped(&status.store.path), status.store.last));
     for sink in &status.sinks {
+        let dropped = if sink.dropped > 0 { format!(", {} dropped", sink.dropped) } else { String::new() };
+        let failing = if sink.failing.is_some() { "; it takes none now" } else { "" };
         lines.push(format!(
-            "sink      {}: {} events written, {} bytes wait",
+            "sink      {}: {} events written{dropped}, {} bytes wait{failing}",
             escaped(&sink.name),
             sink.written,
             sink.waiting_bytes

@@ -231,6 +231,7 @@ impl Followers {
             total: self.counters().lost,
             meaning: "whoever reads this is too slow: events are missing here (they are stored all the same)"
                 .to_owned(),
+            uid: None,
         };
         let mut line = Vec::new();
         write_json(&Event::agent(Clock::new().now(), loss.into()), &mut line);

@@ -87,6 +87,9 @@ pub struct SinkStatus {
     pub dropped: u64,
     /// Times that it could not be written to.
     pub failures: u64,
+    /// Why nothing can be written now, where that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing: Option<String>,
     /// Bytes that wait.
     pub waiting_bytes: u64,
 }

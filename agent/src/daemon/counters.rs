@@ -6,7 +6,7 @@ use mcpwarden_kernel::{Kernel, ProgramStats};
 use mcpwarden_sinks::SinkCounters;
 use mcpwarden_store::Status;
 
-use super::{fd_scans::FdScans, gate::GateCounters};
+use super::{fd_scans::FdScans, gate::GateCounters, ring::Refused};
 use crate::{
     control::{ControlCounters, FollowerCounters},
     metrics::ScrapeCounters,
@@ -35,13 +35,20 @@ pub fn of_capture(capture: &CaptureCounters) -> [Named; 8] {
     ]
 }
 
+/// Those of the queue behind the ring.
+pub fn of_queue(refused: Refused) -> [Named; 2] {
+    [("queue_refused_bytes", refused.bytes), ("queue_refused_facts", refused.facts)]
+}
+
 /// Those of the kernel half.
-pub fn of_kernel(kernel: &Kernel) -> [Named; 20] {
+pub fn of_kernel(kernel: &Kernel) -> [Named; 22] {
     let count = |counter| kernel.counter(counter);
     [
         ("kernel_ring_full_records", count(Counter::RingFullRecords)),
         ("kernel_ring_full_bytes", count(Counter::RingFullBytes)),
         ("kernel_ring_full_facts", count(Counter::RingFullFacts)),
+        ("kernel_share_refused_records", count(Counter::ShareRefusedRecords)),
+        ("kernel_share_refused_bytes", count(Counter::ShareRefusedBytes)),
         ("kernel_connections_refused", count(Counter::ConnectionsRefused)),
         ("kernel_channels_refused", count(Counter::ChannelsRefused)),
         ("kernel_processes_refused", count(Counter::ProcessesRefused)),
@@ -128,6 +135,11 @@ pub fn of_sinks<'a>(sinks: impl Iterator<Item = (&'a str, SinkCounters)>) -> [Na
     };
     let (dropped, failures) = sinks.fold((0, 0), add);
     [("sinks_dropped", dropped), ("sinks_failures", failures)]
+}
+
+/// Those of the agent's own messages.
+pub fn of_log() -> [Named; 1] {
+    [("log_lines_lost", crate::log::lost())]
 }
 
 /// Those of the store.

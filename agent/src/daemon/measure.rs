@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use mcpwarden_kernel::{Backend, Kernel, requirements};
 use mcpwarden_policy::{Engine, Traffic, event::ServerType};
 
-use super::{reload::Reload, reporter::Reporter};
+use super::{reload::Reload, reporter::Reporter, ring::Usage};
 use crate::{
     config::Config,
     metrics::{Sample, observe::transport, table},
-    output::WAITING_CHUNKS,
 };
 
 fn sample(name: &'static str, labels: &[&str], value: u64) -> Sample {
     Sample::new(name, labels, value as f64)
 }
 
-/// What changes with the configuration alone: the agent, its configuration, the kernel.
-pub fn of_identity(config: &Config, backend: Backend) -> [Sample; 3] {
+/// What changes with the configuration alone: the agent, its configuration, the kernel, and how many blind spots there are.
+pub fn of_identity(config: &Config, backend: Backend, blind_spots: u64) -> [Sample; 4] {
     let hash = crate::config::hash(config);
     [
         sample(table::BUILD, &[env!("CARGO_PKG_VERSION")], 1),
         sample(table::CONFIG, &[&hash], 1),
         sample(table::KERNEL, &[&requirements::release(), backend.name()], 1),
+        sample(table::BLIND_SPOTS, &[], blind_spots),
     ]
 }
 
@@ -34,9 +34,15 @@ pub fn of_reload(reload: &Reload) -> [Sample; 2] {
     ]
 }
 
-/// Of the ring: its size, and the most that was in it. Bytes.
-pub fn of_ring((ring_bytes, most_used): (u64, u64)) -> [Sample; 2] {
-    [sample(table::RING_BYTES, &[], ring_bytes), sample(table::RING_USED, &[], most_used)]
+/// Of the ring and its queue: their sizes, what is in them, and how late the agent is.
+pub fn of_ring(usage: &Usage) -> [Sample; 5] {
+    [
+        sample(table::RING_BYTES, &[], usage.ring_bytes),
+        sample(table::RING_USED, &[], usage.most_used),
+        sample(table::QUEUE_BYTES, &[], usage.queue_bytes),
+        sample(table::QUEUE_BYTES_CAPACITY, &[], usage.queue_capacity),
+        Sample::new(table::LAG, &[], usage.most_lag_ns as f64 / 1e9),
+    ]
 }
 
 /// Of the kernel half's tables.
@@ -51,8 +57,6 @@ pub fn of_kernel(kernel: &Kernel) -> Vec<Sample> {
 pub fn of_reporter(reporter: &Reporter) -> Vec<Sample> {
     let Reporter { outbox, sinks, followers, .. } = reporter;
     let mut samples = vec![
-        sample(table::QUEUE, &["output"], outbox.waiting_chunks() as u64),
-        sample(table::QUEUE_CAPACITY, &["output"], WAITING_CHUNKS as u64),
         sample(table::FOLLOWERS, &[], followers.counters().now),
         sample(table::STORE_WRITABLE, &[], u64::from(outbox.failing().is_none())),
         sample(table::STORE_BYTES, &[], outbox.store().file_bytes()),
@@ -62,9 +66,15 @@ pub fn of_reporter(reporter: &Reporter) -> Vec<Sample> {
             sample(table::SINK_EVENTS, &[name, "written"], sink.written),
             sample(table::SINK_EVENTS, &[name, "dropped"], sink.dropped),
             sample(table::SINK_FAILURES, &[name], sink.failures),
+            sample(table::SINK_WRITABLE, &[name], u64::from(sink.failing.is_none())),
             sample(table::SINK_BYTES, &[name], sink.waiting_bytes),
             sample(table::SINK_CAPACITY, &[name], sink.capacity_bytes),
         ]);
+        // As it was named before standard output was a sink.
+        if name == mcpwarden_sinks::STDOUT {
+            samples.push(sample(table::QUEUE, &["output"], sink.waiting_bytes));
+            samples.push(sample(table::QUEUE_CAPACITY, &["output"], sink.capacity_bytes));
+        }
     }
     samples
 }

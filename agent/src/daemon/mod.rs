@@ -11,11 +11,13 @@ mod reconciler;
 mod reload;
 mod reporter;
 mod ring;
+mod shares;
 mod signals;
+mod sink_watch;
 mod stores;
 mod uncaptured;
 
-use std::time::Instant;
+use std::{fs::File, io, os::fd::AsFd as _};
 
 use anyhow::{Context as _, Result, bail};
 use mcpwarden_capture::Capture;
@@ -23,18 +25,17 @@ use mcpwarden_client::listing::Listing;
 use mcpwarden_kernel::{Backend, Kernel, Setup, pins::Pins, requirements};
 use mcpwarden_sinks::Sinks;
 use mcpwarden_system::instance::{self, REDACTION_KEY};
-use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::{
     cli::RunOptions,
     config::{self, Config, StdioEnforcement},
     control::Control,
-    host::{cgroup, clock::Clock, process},
+    host::{cgroup, clock::Clock, namespaces::Surroundings, process},
     log,
     loss::LossWatch,
     metrics::Metrics,
     network::Network,
-    output::{PATIENCE, Writer},
+    output::Dates,
 };
 use agent::{Agent, Pending};
 use fd_scans::FdScans;
@@ -44,16 +45,22 @@ use outbox::Outbox;
 use reconciler::Reconciler;
 use reload::Reload;
 use reporter::Reporter;
-use ring::RingReader;
+use ring::{Refused, RingReader};
+use shares::ShareWatch;
+use sink_watch::SinkWatch;
 use stores::Stores;
 use uncaptured::Uncaptured;
 
-/// Runs until a signal or a closed output ends it.
+/// Runs until a signal ends it.
 pub fn run(options: RunOptions) -> Result<()> {
     let source = config::read(options.config.as_deref())?;
     if let Some(need) = requirements::check(cgroup::mounted()).into_iter().find(|need| need.problem.is_some())
     {
         bail!("{}: {}", need.name, need.problem.unwrap_or_default());
+    }
+    let surroundings = Surroundings::here();
+    if let Some(refusal) = surroundings.refusal(&source.config) {
+        bail!("{refusal}");
     }
     let ring_bytes = options.ring_bytes.map_or(source.config.capture.ring_bytes.0, u64::from);
     let ring_bytes = config::check_ring(ring_bytes).map_err(anyhow::Error::msg)?;
@@ -75,20 +82,15 @@ pub fn run(options: RunOptions) -> Result<()> {
         let clock = Clock::new();
         let manager = Manager::find();
         let metrics = Metrics::start(config.metrics.listen)?;
-        let sinks = Sinks::start(&config.sinks, &options.state_dir)?;
+        let mut sinks = Sinks::start(&config.sinks, &options.state_dir)?;
         let control = Control::start(&config.control, &options.runtime_dir)?;
         let mut kernel = attach(&options, &config, ring_bytes, &pins, &mut network, &clock)?;
         let ring = RingReader::new(kernel.ring()?, ring_bytes)?;
         if let Some(messages) = kernel.messages()? {
             tokio::spawn(log::show(messages));
         }
-        // SAFETY: the reader owns the ring's descriptor and keeps it open and the same until it is dropped.
-        let ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }
-            .map_err(|error| error.into_parts().1)
-            .context("cannot wait for records in the ring buffer")?;
-        let writer = Writer::start().context("cannot start the output thread")?;
-        let outbox = Outbox::new(options.output.format(), writer.sender(), stores.events, stores.head);
-        let identity = measure::of_identity(&config, kernel.backend()).into();
+        sinks.print_to(standard_output().context("cannot print")?)?;
+        let outbox = Outbox::new(options.output.format(), Dates::of(clock.now()), stores.events, stores.head);
         let mut agent = Agent {
             kernel,
             pins,
@@ -98,7 +100,13 @@ pub fn run(options: RunOptions) -> Result<()> {
             network,
             gate: Gate::default(),
             listing: Listing::start(&config, process::this())?,
-            reporter: Reporter { outbox, sinks, followers: control.followers(), metrics },
+            reporter: Reporter {
+                outbox,
+                sinks,
+                sink_watch: SinkWatch::default(),
+                followers: control.followers(),
+                metrics,
+            },
             control,
             reload: Reload::new(&options, config.clone(), key, clock.now()),
             manager,
@@ -106,11 +114,15 @@ pub fn run(options: RunOptions) -> Result<()> {
             scans: FdScans::new(tokio::time::Instant::now()),
             uncaptured: Uncaptured::default(),
             loss: LossWatch::default(),
-            identity,
+            refused: Refused::default(),
+            shares: ShareWatch::default(),
+            identity: Vec::new(),
+            surroundings,
             programs: Vec::new(),
             since: clock.now(),
             clock,
         };
+        agent.identity = agent.measure_identity();
         let met = agent.kernel.met();
         if let Some(met) = &met {
             agent.continue_from(met);
@@ -124,9 +136,14 @@ pub fn run(options: RunOptions) -> Result<()> {
         }
         agent.gate.configure(&config, &mut agent.kernel);
         let result = agent.serve(ring, options.config.as_ref(), met).await;
-        agent.finish(writer, Instant::now() + PATIENCE);
+        agent.finish();
         result
     })
+}
+
+/// Standard output, without the buffer and the lock of the standard library: how much of a text was written is known.
+fn standard_output() -> io::Result<File> {
+    io::stdout().as_fd().try_clone_to_owned().map(File::from)
 }
 
 /// Loads and attaches the kernel half, or resumes that of an earlier agent.

@@ -7,11 +7,10 @@ use mcpwarden_policy::{
     Event,
     event::{AuditHead, StoreRecovered},
 };
-use mcpwarden_sinks::Print;
+use mcpwarden_sinks::{Print, Sinks};
 use mcpwarden_store::{Entry, Store, StoreUpdate, chain::Head};
-use tokio::sync::mpsc;
 
-use crate::output::{Format, WAITING_CHUNKS};
+use crate::output::{Dates, Format};
 
 /// Bytes of events beyond which no more records are read before they are handed on.
 const FULL_BYTES: usize = 256 * 1024;
@@ -40,13 +39,16 @@ impl HeadReport {
 /// Events that are on their way to the store and to standard output.
 pub struct Outbox {
     format: Format,
+    /// Of what was printed as text.
+    dates: Dates,
     head: Head,
     /// Lines of JSON, and what is known of each.
     lines: Vec<u8>,
     entries: Vec<Entry>,
     /// What is printed, where that is not the lines, byte for byte.
     text: Option<Vec<u8>>,
-    output: mpsc::Sender<Bytes>,
+    /// How many of the events are printed.
+    printed: usize,
     store: Store,
     /// Why events cannot be stored now.
     failing: Option<String>,
@@ -54,15 +56,16 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An outbox whose chain goes on from `head`.
-    pub fn new(format: Format, output: mpsc::Sender<Bytes>, store: Store, head: Head) -> Self {
+    /// An outbox whose chain goes on from `head`. `dates`: of the lines before.
+    pub fn new(format: Format, dates: Dates, store: Store, head: Head) -> Self {
         Self {
             format,
+            dates,
             head,
             lines: Vec::new(),
             entries: Vec::new(),
             text: None,
-            output,
+            printed: 0,
             store,
             failing: None,
             head_report: HeadReport { seq: head.seq, at: Instant::now() },
@@ -78,12 +81,13 @@ impl Outbox {
         if self.text.is_none() && (print != Print::Native || self.format != Format::Json) {
             self.text = Some(before.to_vec());
         }
+        self.printed += usize::from(print != Print::No);
         if let Some(text) = &mut self.text {
             match (print, self.format) {
                 (Print::No, _) => {}
                 (Print::Native, Format::Json) => text.extend(line_text.iter().chain(b"\n")),
                 (Print::As(line), Format::Json) => text.extend(line.iter().chain(b"\n")),
-                (Print::Native | Print::As(_), format) => format.write(&event, text),
+                (Print::Native | Print::As(_), format) => format.write(&event, &mut self.dates, text),
             }
         }
         self.entries.push(Entry { event, hash: self.head.hash, line });
@@ -94,27 +98,16 @@ impl Outbox {
         self.lines.len() > FULL_BYTES
     }
 
-    /// Hands on what it has, once there is capacity. Whether somebody still reads the output.
-    pub async fn flush(&mut self) -> bool {
+    /// Hands on what it has, once the store has capacity: what is printed to `sinks`, which never wait.
+    pub async fn flush(&mut self, sinks: &Sinks) {
         if self.entries.is_empty() {
-            return !self.output.is_closed();
+            return;
         }
         let room = self.store.room(self.lines.len()).await;
-        let Ok(permit) = self.output.reserve().await else { return false };
         let lines = Bytes::from(std::mem::take(&mut self.lines));
-        permit.send(self.text.take().map_or_else(|| lines.clone(), Bytes::from));
+        let text = self.text.take().map_or_else(|| lines.clone(), Bytes::from);
+        sinks.print(text, std::mem::take(&mut self.printed));
         self.store.send(lines, std::mem::take(&mut self.entries), room);
-        true
-    }
-
-    /// Waits until nobody reads the output any more.
-    pub async fn closed(&self) {
-        self.output.closed().await;
-    }
-
-    /// Chunks that wait for whoever reads the output.
-    pub fn waiting_chunks(&self) -> usize {
-        WAITING_CHUNKS - self.output.capacity()
     }
 
     /// Where events are stored.
@@ -153,9 +146,8 @@ impl Outbox {
         self.failing.as_deref()
     }
 
-    /// Closes all, until then at the latest.
+    /// Closes the store, until then at the latest.
     pub fn finish(self, until: Instant) {
-        drop(self.output);
         self.store.finish(until);
     }
 }

@@ -6,20 +6,22 @@ use mcpwarden_policy::{Event, EventBody};
 use mcpwarden_sinks::Sinks;
 use mcpwarden_store::StoreUpdate;
 
-use super::outbox::Outbox;
+use super::{outbox::Outbox, sink_watch::SinkWatch};
 use crate::{control::Followers, host::clock::Clock, metrics::Metrics};
 
 /// How long an ending agent waits for its followers.
 const LAST_FOLLOWED: Duration = Duration::from_millis(100);
-/// How long an ending agent waits for its sinks.
-const LAST_SENT: Duration = Duration::from_millis(400);
+/// How long an ending agent waits for its database to be closed, and for its sinks meanwhile.
+const LAST_SENT: Duration = Duration::from_millis(600);
 
 /// Reports events.
 pub struct Reporter {
-    /// The store and standard output.
+    /// The store, and what is printed on its way there.
     pub outbox: Outbox,
-    /// All other outputs that are configured.
+    /// All other outputs.
     pub sinks: Sinks,
+    /// Which of them fail.
+    pub sink_watch: SinkWatch,
     /// Who follows events at the control socket.
     pub followers: Followers,
     /// What is counted of events.
@@ -29,7 +31,7 @@ pub struct Reporter {
 impl Reporter {
     /// Counts an event, stores it, sends it and prints it, and hands it to those who follow.
     pub fn emit(&mut self, event: Event, clock: &Clock) {
-        let Self { outbox, sinks, followers, metrics } = self;
+        let Self { outbox, sinks, followers, metrics, .. } = self;
         metrics.observe(&event, || clock.now());
         outbox.add(event, |event, line| {
             followers.offer(event, line);
@@ -68,6 +70,18 @@ impl Reporter {
         }
     }
 
+    /// Hands events on, once the store has capacity.
+    pub async fn flush(&mut self) {
+        self.outbox.flush(&self.sinks).await;
+    }
+
+    /// Reports which sinks fail, and which take events again.
+    pub fn check_sinks(&mut self, clock: &Clock) {
+        let reported = self.sink_watch.look(self.sinks.counters());
+        self.metrics.sinks(self.sink_watch.failing());
+        reported.into_iter().for_each(|body| self.report(body, clock));
+    }
+
     /// Nothing more will be reported: followers get what waits, and the end. A follower that does not read is cut off, and sees
     /// that there was no end.
     pub async fn end_following(&self) {
@@ -75,10 +89,11 @@ impl Reporter {
         let _ = tokio::time::timeout(LAST_FOLLOWED, self.followers.gone()).await;
     }
 
-    /// Closes the store and standard output until then at the latest; `writer` waits for the latter. The sinks come last.
-    pub fn finish(self, until: Instant, writer: impl FnOnce(Instant)) {
+    /// Closes the store and the sinks, within bounds of time.
+    pub fn finish(self) {
+        self.sinks.close();
+        let until = Instant::now() + LAST_SENT;
         self.outbox.finish(until);
-        writer(until);
-        self.sinks.finish(LAST_SENT);
+        self.sinks.finish(until);
     }
 }

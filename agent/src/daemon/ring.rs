@@ -1,27 +1,99 @@
 //! The records of the kernel half, in the order in which the agent takes them in.
+//!
+//! A thread of its own moves them out of the ring into a [`Queue`], however long the agent is busy with one of them: the ring is
+//! read at the pace of memory, not of inspection. The agent's task does the same whenever it takes records out, so that it
+//! knows what it has seen.
+
+mod queue;
+mod thread;
 
 use std::{
-    collections::{HashSet, VecDeque},
-    os::fd::{AsRawFd, RawFd},
+    borrow::Cow,
+    collections::HashSet,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use anyhow::{Context as _, Result};
-use mcpwarden_abi::{FLAG_ADOPTED, FLAG_NO_EXEC, RECORD_EXEC, RecordHeader, record::read};
-use mcpwarden_kernel::{Ring, fill::Fill};
+use mcpwarden_abi::{
+    FLAG_ADOPTED, FLAG_NO_EXEC, GAP_AGENT_ENDED, RECORD_DATA, RECORD_EXEC, RECORD_GAP, RING_HEADER,
+    RecordHeader,
+    record::{bytes_of, read},
+};
+use mcpwarden_kernel::{Ring, boot_ns, fill::Fill};
+use tokio::sync::Notify;
 
-/// What a record takes in the ring beside its bytes: `BPF_RINGBUF_HDR_SZ`.
-const RING_HEADER: u64 = 8;
+pub use queue::Refused;
+use queue::{Queue, Record};
+use thread::Thread;
 
-/// A record that was taken out of the ring and not yet in.
-type Record = Box<[u8]>;
+/// The queue holds so many rings. A quarter of that is what one connection may have where nothing else waits.
+const RINGS: u64 = 3;
 
-/// The ring buffer, and records that come before those in it.
-pub struct RingReader {
+/// What the agent's task and the thread share.
+struct Shared {
+    inner: Mutex<Inner>,
+    /// There are records.
+    some: Notify,
+}
+
+/// The ring, and what was taken out of it.
+struct Inner {
     ring: Ring,
     fill: Fill,
-    /// Most that was in the ring when it was drained, since that was last reported. Bytes.
+    queue: Queue,
+    /// Most that was in the ring when it was emptied, since that was last reported. Bytes.
     most_used: u64,
-    set_aside: VecDeque<Record>,
+}
+
+impl Inner {
+    /// Moves up to `most` records from the ring into the queue, of those that are there now. How many.
+    fn pump(&mut self, most: usize) -> usize {
+        let Self { ring, fill, queue, most_used } = self;
+        let mut left = fill.used();
+        *most_used = left.max(*most_used);
+        let mut moved = 0;
+        while left > 0
+            && moved < most
+            && let Some(record) = ring.pop()
+        {
+            left = left.saturating_sub(RING_HEADER + record.len() as u64);
+            queue.push(&record);
+            moved += 1;
+        }
+        moved
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All records up to this number were in the ring at a time.
+#[derive(Clone, Copy)]
+struct Goal {
+    number: u64,
+    /// When; nanoseconds since boot.
+    at_ns: u64,
+}
+
+/// The ring buffer, and records that were taken out of it and not yet in.
+pub struct RingReader {
+    shared: Arc<Shared>,
+    thread: Option<Thread>,
+    ring_bytes: u64,
+    goal: Option<Goal>,
+    /// All records that were in the ring then were taken in; nanoseconds since boot.
+    passed_ns: u64,
+    /// The time by which records were last taken in; nanoseconds since boot.
+    now_ns: u64,
+    /// How long a record has waited at most since that was last reported. Nanoseconds.
+    most_lag_ns: u64,
+    /// Whose record was taken in last, and what that cost.
+    cost: Option<(u32, u64)>,
 }
 
 impl RingReader {
@@ -31,36 +103,117 @@ impl RingReader {
     /// The positions of the ring cannot be mapped.
     pub fn new(ring: Ring, ring_bytes: u32) -> Result<Self> {
         let fill = Fill::map(&ring, ring_bytes).context("cannot map the positions of the ring buffer")?;
-        Ok(Self { ring, fill, most_used: 0, set_aside: VecDeque::new() })
+        let ring_bytes = fill.ring_bytes();
+        let inner = Inner { ring, fill, queue: Queue::new(ring_bytes * RINGS), most_used: 0 };
+        Ok(Self {
+            shared: Arc::new(Shared { inner: Mutex::new(inner), some: Notify::new() }),
+            thread: None,
+            ring_bytes,
+            goal: None,
+            passed_ns: 0,
+            now_ns: boot_ns(),
+            most_lag_ns: 0,
+            cost: None,
+        })
+    }
+
+    /// From now on the ring is emptied whenever something is in it, until [`Self::stop`].
+    ///
+    /// # Errors
+    /// There can be no thread.
+    pub fn start(&mut self) -> io::Result<()> {
+        self.thread = Some(Thread::start(Arc::clone(&self.shared))?);
+        Ok(())
+    }
+
+    /// The ring is emptied by [`Self::pump`] alone.
+    pub fn stop(&mut self) {
+        self.thread = None;
+    }
+
+    /// Waits until there are records. To be called while the thread runs.
+    pub async fn ready(&self) {
+        // Who is woken for records that were taken out since finds the queue empty, and waits on.
+        while self.shared.lock().queue.is_empty() {
+            self.shared.some.notified().await;
+        }
+    }
+
+    /// Takes out of the ring what is in it now.
+    pub fn pump(&mut self) {
+        let at_ns = boot_ns();
+        let mut inner = self.shared.lock();
+        inner.pump(usize::MAX);
+        self.now_ns = at_ns;
+        let number = inner.queue.next_number();
+        self.goal.get_or_insert(Goal { number, at_ns });
     }
 
     /// Has `take` take the next record. False where there is none.
     pub fn next(&mut self, take: impl FnOnce(&[u8])) -> bool {
-        if let Some(record) = self.set_aside.pop_front() {
-            take(&record);
-        } else if let Some(record) = self.ring.pop() {
-            take(&record);
-        } else {
-            return false;
-        }
+        let (uid, record) = {
+            let mut inner = self.shared.lock();
+            if let Some((uid, cost)) = self.cost.take() {
+                inner.queue.charge(uid, cost);
+            }
+            match inner.queue.pop() {
+                Some(next) => next,
+                None => return false,
+            }
+        };
+        let captured_ns = read::<RecordHeader>(&record).map_or(self.now_ns, |header| header.time_ns);
+        self.most_lag_ns = self.most_lag_ns.max(self.now_ns.saturating_sub(captured_ns));
+        let start = Instant::now();
+        take(&record);
+        let cost = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.now_ns += cost;
+        self.cost = Some((uid, cost));
         true
     }
 
-    /// Takes down how much is in the ring now.
-    pub fn measure(&mut self) {
-        self.most_used = self.most_used.max(self.fill.used());
+    /// Whether all records were taken in that were in the ring at a time since this was last so.
+    pub fn has_passed(&mut self) -> bool {
+        let oldest = self.shared.lock().queue.oldest();
+        let is_reached = |goal: &mut Goal| oldest.is_none_or(|oldest| oldest >= goal.number);
+        let Some(goal) = self.goal.take_if(is_reached) else { return false };
+        self.passed_ns = goal.at_ns;
+        true
     }
 
-    /// Bytes that fit in the ring, and most that was in it since this was called last.
-    pub fn usage(&mut self) -> (u64, u64) {
-        (self.fill.ring_bytes(), std::mem::take(&mut self.most_used))
+    /// All records that were in the ring then were taken in; nanoseconds since boot.
+    pub fn passed_ns(&self) -> u64 {
+        self.passed_ns
     }
 
-    /// Takes out what is in the ring now.
+    /// What is measured since this was called last.
+    pub fn usage(&mut self) -> Usage {
+        let mut inner = self.shared.lock();
+        let (queue_bytes, queue_capacity) = inner.queue.fill();
+        Usage {
+            ring_bytes: self.ring_bytes,
+            most_used: std::mem::take(&mut inner.most_used),
+            queue_bytes,
+            queue_capacity,
+            most_lag_ns: std::mem::take(&mut self.most_lag_ns),
+        }
+    }
+
+    /// What the queue refused in all.
+    pub fn refused_in_all(&self) -> Refused {
+        self.shared.lock().queue.refused_in_all()
+    }
+
+    /// What the queue refused since this was called last, of the `most` loudest users.
+    pub fn take_refused(&self, most: usize) -> Vec<(Option<u32>, Refused)> {
+        self.shared.lock().queue.take_refused(most)
+    }
+
+    /// Takes out what is in the ring now. To be called before [`Self::start`].
     pub fn take_waiting(&mut self) -> Vec<Record> {
-        let (mut left, mut records) = (self.fill.used(), Vec::new());
+        let mut inner = self.shared.lock();
+        let (mut left, mut records) = (inner.fill.used(), Vec::new());
         while left > 0
-            && let Some(record) = self.ring.pop()
+            && let Some(record) = inner.ring.pop()
         {
             left = left.saturating_sub(RING_HEADER + record.len() as u64);
             records.push(Box::from(&*record));
@@ -70,20 +223,49 @@ impl RingReader {
 
     /// These records come next: see [`found_first`].
     pub fn put_back(&mut self, waited: Vec<Record>, since: Vec<Record>) {
-        self.set_aside = found_first(waited, since);
+        let mut inner = self.shared.lock();
+        for record in found_first(waited, since) {
+            inner.queue.push(&record);
+        }
     }
 }
 
-impl AsRawFd for RingReader {
-    fn as_raw_fd(&self) -> RawFd {
-        self.ring.as_raw_fd()
+/// How full the ring and the queue are, and how late the agent is.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// Bytes that fit in the ring.
+    pub ring_bytes: u64,
+    /// Most that was in it.
+    pub most_used: u64,
+    /// What the records in the queue take.
+    pub queue_bytes: u64,
+    /// What they may take.
+    pub queue_capacity: u64,
+    /// How long a record waited at most, from its capture. Nanoseconds.
+    pub most_lag_ns: u64,
+}
+
+/// A record that tells only that its bytes are missing, since the agent ends; one of no bytes is as it was.
+pub fn without_bytes(record: &[u8]) -> Cow<'_, [u8]> {
+    match read::<RecordHeader>(record) {
+        Some(header) if header.kind == RECORD_DATA => {
+            let gap = RecordHeader {
+                kind: RECORD_GAP,
+                cause: GAP_AGENT_ENDED,
+                length: 0,
+                value: header.length,
+                ..header
+            };
+            bytes_of(&gap).to_vec().into()
+        }
+        _ => record.into(),
     }
 }
 
 /// The order in which an agent takes in the records that `waited` in the ring when it started, and those that came `since`:
 /// first the programs of servers that it found running, by whose records alone the others are understood. A program that
 /// started while records waited was not found: its own record is among them.
-fn found_first(waited: Vec<Record>, since: Vec<Record>) -> VecDeque<Record> {
+fn found_first(waited: Vec<Record>, since: Vec<Record>) -> Vec<Record> {
     let exec = |record: &[u8]| read::<RecordHeader>(record).filter(|header| header.kind == RECORD_EXEC);
     let started: HashSet<(u64, u32)> = waited
         .iter()
@@ -102,7 +284,7 @@ fn found_first(waited: Vec<Record>, since: Vec<Record>) -> VecDeque<Record> {
 
 #[cfg(test)]
 mod tests {
-    use mcpwarden_abi::RECORD_DATA;
+    use mcpwarden_abi::record::{Record as Parsed, parse};
 
     use super::*;
 
@@ -112,11 +294,22 @@ mod tests {
     fn record((kind, flags, connection): Sent) -> Record {
         let pid = u32::try_from(connection).unwrap();
         let header = RecordHeader { kind, flags, connection, pid, ..Default::default() };
-        // SAFETY: a header is plain bytes.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(std::ptr::from_ref(&header).cast::<u8>(), size_of::<RecordHeader>())
-        };
-        bytes.into()
+        bytes_of(&header).into()
+    }
+
+    #[test]
+    fn given_up_records_say_what_is_missing() {
+        let header = |kind| RecordHeader { kind, connection: 3, offset: 7, length: 2, ..Default::default() };
+        let data = [bytes_of(&header(RECORD_DATA)), b"ab".as_slice()].concat();
+        match parse(&without_bytes(&data)) {
+            Some(Parsed::Gap(gap)) => {
+                assert_eq!((gap.connection, gap.offset, gap.value, gap.cause), (3, 7, 2, GAP_AGENT_ENDED));
+            }
+            other => panic!("{other:?}"),
+        }
+        for other in [bytes_of(&header(RECORD_GAP)), bytes_of(&header(RECORD_EXEC)), &[1, 2], &[]] {
+            assert_eq!(without_bytes(other), other);
+        }
     }
 
     #[test]
@@ -143,7 +336,7 @@ mod tests {
         ];
         for (name, waited, since, expected) in cases {
             let all = |sent: &[Sent]| sent.iter().map(|sent| record(*sent)).collect::<Vec<_>>();
-            let ordered = Vec::from(found_first(all(waited), all(since)));
+            let ordered = found_first(all(waited), all(since));
             assert_eq!(ordered, all(expected), "{name}");
         }
         let broken: Record = Box::from([1, 2, 3]);

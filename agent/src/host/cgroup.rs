@@ -4,7 +4,7 @@ use std::{
     fs::File,
     os::{
         fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
-        unix::ffi::OsStrExt as _,
+        unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     },
     path::{Path, PathBuf},
 };
@@ -22,10 +22,16 @@ struct Handle {
 /// `FILEID_KERNFS` of `linux/exportfs.h`, since Linux 5.5.
 const FILEID_KERNFS: i32 = 0xfe;
 
-/// Where cgroup v2 is mounted, from mountinfo: on hybrid systems it is not /sys/fs/cgroup itself.
+/// The inode number of the root of the host's tree.
+pub const ROOT: u64 = 1;
+
+/// Where cgroup v2 is mounted, from mountinfo: on hybrid systems it is not /sys/fs/cgroup itself. In a container there may be
+/// several: that of the host's whole tree, where there is one.
 pub fn mounted() -> Option<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    mounted_in(&mounts)
+    let is_whole = |path: &&str| std::fs::metadata(path).is_ok_and(|root| root.ino() == ROOT);
+    let path = mounted_in(&mounts).find(is_whole).or_else(|| mounted_in(&mounts).next());
+    path.map(str::to_owned)
 }
 
 /// The same, where it is known to be mounted.
@@ -33,10 +39,10 @@ pub fn root() -> PathBuf {
     mounted().map_or_else(|| "/sys/fs/cgroup".into(), PathBuf::from)
 }
 
-fn mounted_in(mountinfo: &str) -> Option<String> {
-    mountinfo.lines().find_map(|line| {
+fn mounted_in(mountinfo: &str) -> impl Iterator<Item = &str> {
+    mountinfo.lines().filter_map(|line| {
         let (left, right) = line.split_once(" - ")?;
-        right.starts_with("cgroup2 ").then(|| left.split(' ').nth(4).map(str::to_owned))?
+        right.starts_with("cgroup2 ").then(|| left.split(' ').nth(4))?
     })
 }
 
@@ -86,7 +92,6 @@ mod tests {
             eprintln!("SKIPPED: only root opens files by number");
             return;
         }
-        use std::os::unix::fs::MetadataExt as _;
         let number = std::fs::metadata(root()).unwrap().ino();
         assert_eq!(path_of(number).as_deref(), Some("/"));
         assert_eq!(path_of(u64::MAX - 1), None);
@@ -96,7 +101,10 @@ mod tests {
     fn cgroup2_mount_is_found_in_mountinfo() {
         let hybrid = "30 24 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
                       42 30 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
-        assert_eq!(mounted_in(hybrid).as_deref(), Some("/sys/fs/cgroup/unified"));
-        assert_eq!(mounted_in("30 24 0:26 / /sys/fs/cgroup rw - cgroup cgroup rw,cpu\n"), None);
+        assert_eq!(mounted_in(hybrid).collect::<Vec<_>>(), ["/sys/fs/cgroup/unified"]);
+        assert_eq!(mounted_in("30 24 0:26 / /sys/fs/cgroup rw - cgroup cgroup rw,cpu\n").next(), None);
+        let twice = "31 24 0:27 /../.. /sys/fs/cgroup rw - cgroup2 cgroup rw\n\
+                     43 24 0:27 / /host/cgroup rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(mounted_in(twice).collect::<Vec<_>>(), ["/sys/fs/cgroup", "/host/cgroup"]);
     }
 }

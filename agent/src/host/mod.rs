@@ -3,6 +3,7 @@
 pub mod cgroup;
 pub mod clock;
 mod configured;
+pub mod namespaces;
 pub mod process;
 
 pub use configured::{Checked, declared, idle, rules, sessions};

@@ -33,12 +33,24 @@ pub struct Health {
     drained_ns: AtomicU64,
     /// Why events cannot be stored, where that is so.
     store_failing: Mutex<Option<String>>,
+    /// What else has to be looked at, in words. The agent does its work all the same.
+    remarks: Mutex<Vec<String>>,
 }
 
 impl Health {
     /// Events cannot be stored, for this reason; or they can.
     pub fn store(&self, failing: Option<&str>) {
         *self.store_failing.lock().unwrap_or_else(PoisonError::into_inner) = failing.map(str::to_owned);
+    }
+
+    /// What else has to be looked at from now on, in words.
+    pub fn remark(&self, remarks: Vec<String>) {
+        *self.remarks.lock().unwrap_or_else(PoisonError::into_inner) = remarks;
+    }
+
+    /// What else has to be looked at.
+    pub fn remarks(&self) -> Vec<String> {
+        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The ring was drained to its end.
@@ -91,7 +103,7 @@ impl Health {
                 }
             }
             Some(age) => Err(format!(
-                "the ring was last drained {} s ago: the agent is too slow, or whoever reads its output is",
+                "the ring was last drained {} s ago: the agent is too slow, or the disk of its store is",
                 age.as_secs()
             )),
             None => Err("the ring was not drained yet".to_owned()),

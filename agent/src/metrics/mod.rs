@@ -113,6 +113,11 @@ impl Metrics {
         self.shared.health.store(failing);
     }
 
+    /// These sinks fail, in words.
+    pub fn sinks(&self, failing: Vec<String>) {
+        self.shared.health.remark(failing);
+    }
+
     /// What is said from now on.
     pub fn publish(&self, snapshot: Snapshot) {
         *self.shared.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);

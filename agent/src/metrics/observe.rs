@@ -29,7 +29,7 @@ const SEVERITIES: [Severity; 4] = [Severity::Low, Severity::Medium, Severity::Hi
 pub const GATE_ACTIONS: [GateAction; 4] =
     [GateAction::Neutralized, GateAction::Refused, GateAction::Passed, GateAction::Unseen];
 /// See above.
-pub const CAUSES: [GapCause; 14] = [
+pub const CAUSES: [GapCause; 15] = [
     GapCause::RingFull,
     GapCause::Splice,
     GapCause::Vmsplice,
@@ -41,6 +41,7 @@ pub const CAUSES: [GapCause; 14] = [
     GapCause::Unread,
     GapCause::CandidateBudget,
     GapCause::Memory,
+    GapCause::UserShare,
     GapCause::TooLong,
     GapCause::StartedLate,
     GapCause::AgentEnded,
@@ -137,14 +138,15 @@ impl Observer {
     /// An event is said. `now` is asked for where its lateness counts.
     pub fn event(&mut self, event: &Event, now: impl Fn() -> Timestamp) {
         if let Some(count) = self.types.get(event.kind()) {
-            count.inc();
+            count.inc_by(event.count());
         }
         match &event.body {
             EventBody::ToolCalled(call) => {
                 self.late(event.timestamp, now());
-                self.of(event.server_id.as_ref()).by_action[call.decided.action as usize].inc();
+                self.of(event.server_id.as_ref()).by_action[call.decided.action as usize]
+                    .inc_by(event.count());
                 if call.decided.action == Action::Block {
-                    self.denied(call.decided.guard, call.decided.enforced);
+                    self.denied(call.decided.guard, call.decided.enforced, event.count());
                 }
             }
             EventBody::ToolResult(result) => {
@@ -156,20 +158,24 @@ impl Observer {
             EventBody::GateDecided(decided) => {
                 // Codes that are no guard's are few: those of docs/internals/gate.md.
                 let reason = decided.guard.map_or(decided.code.as_str(), |guard| guard.name());
-                self.gate.with_label_values(&[&*word(&decided.action), reason]).inc();
+                self.gate.with_label_values(&[&*word(&decided.action), reason]).inc_by(event.count());
             }
-            EventBody::RequestBlocked(blocked) => self.denied(Some(blocked.guard), blocked.enforced),
+            EventBody::RequestBlocked(blocked) => {
+                self.denied(Some(blocked.guard), blocked.enforced, event.count());
+            }
             EventBody::Detected(found) => {
                 let kind = (found.detection.category, found.detection.severity);
                 if let Some(count) = self.detections.get(&kind) {
-                    count.inc();
+                    count.inc_by(event.count());
                 }
             }
-            EventBody::NetworkConnection(connection) => self.connects("network", &connection.connecting),
-            EventBody::ServerEgress(egress) => self.connects("egress", &egress.connecting),
+            EventBody::NetworkConnection(connection) => {
+                self.connects("network", &connection.connecting, event.count());
+            }
+            EventBody::ServerEgress(egress) => self.connects("egress", &egress.connecting, event.count()),
             EventBody::CaptureGap(gap) => {
                 let (transport, cause) = (transport(event.server_type.unwrap_or_default()), word(&gap.cause));
-                self.gaps.with_label_values(&[transport, &cause]).inc();
+                self.gaps.with_label_values(&[transport, &cause]).inc_by(event.count());
                 let labels = [transport, &word(&gap.direction), &cause];
                 self.gap_bytes.with_label_values(&labels).inc_by(gap.bytes);
             }
@@ -191,14 +197,14 @@ impl Observer {
         self.latency_seconds.observe(in_seconds(now.nanos_since(captured)));
     }
 
-    fn denied(&self, guard: Option<GuardKind>, enforced: bool) {
+    fn denied(&self, guard: Option<GuardKind>, enforced: bool, count: u64) {
         let guard = guard.map_or(OTHER, GuardKind::name);
-        self.denials.with_label_values(&[guard, yes_or_no(enforced)]).inc();
+        self.denials.with_label_values(&[guard, yes_or_no(enforced)]).inc_by(count);
     }
 
-    fn connects(&self, kind: &str, connecting: &Connecting) {
+    fn connects(&self, kind: &str, connecting: &Connecting, count: u64) {
         let labels = [kind, action(connecting.action), yes_or_no(connecting.enforced)];
-        self.connections.with_label_values(&labels).inc();
+        self.connections.with_label_values(&labels).inc_by(count);
     }
 
     /// The numbers of a server.

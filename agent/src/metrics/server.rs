@@ -134,17 +134,20 @@ impl Shared {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
-        let verdict = |found: Result<(), String>| match found {
-            Ok(()) => words(StatusCode::OK, "ok"),
-            Err(why) => words(StatusCode::SERVICE_UNAVAILABLE, &why),
+        let verdict = |found: Result<(), String>, remarks: Vec<String>| {
+            let (status, first) = match found {
+                Ok(()) => (StatusCode::OK, "ok".to_owned()),
+                Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
+            };
+            words(status, &[vec![first], remarks].concat().join("\n"))
         };
         match path {
             "/metrics" => match self.page() {
                 Ok(page) => response(StatusCode::OK, PAGE_TYPE, page),
                 Err(error) => words(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
             },
-            "/healthz" => verdict(self.health.healthy()),
-            "/readyz" => verdict(self.health.ready()),
+            "/healthz" => verdict(self.health.healthy(), self.health.remarks()),
+            "/readyz" => verdict(self.health.ready(), Vec::new()),
             _ => words(StatusCode::NOT_FOUND, "there are only /metrics, /healthz and /readyz here"),
         }
     }

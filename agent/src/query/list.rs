@@ -90,7 +90,7 @@ impl List {
         match self {
             Self::Json(mut out) => out.flush().map_err(Unwritable)?,
             Self::Table(table) if table.is_empty() => print_line(nothing),
-            Self::Table(table) => print_line(table.trim_fmt()),
+            Self::Table(table) => print_line(output::list_text(&table)),
         }
         Ok(())
     }

@@ -9,5 +9,5 @@ mod mark;
 mod words;
 
 pub use escape::write_json;
-pub use line::{summary, write as write_line};
+pub use line::{Shown, summary, write as write_line};
 pub use words::{clean, escaped, one_line, word};

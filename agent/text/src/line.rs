@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{
     Event, EventBody,
-    event::{Action, CallsBlocked, CallsUnblocked, Connecting, Decided},
+    event::{Action, CallsBlocked, CallsUnblocked, Connecting, Decided, SinkRecovered},
     registry::Diff,
 };
 
@@ -16,17 +16,27 @@ use crate::{
     words::{clean, value, way, who, word},
 };
 
+/// How a line is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// With ANSI colours.
+    pub colour: bool,
+    /// With the date (UTC) before the time.
+    pub dated: bool,
+}
+
 struct Line {
     colour: bool,
     text: String,
 }
 
 /// Appends the line without its line feed.
-pub fn write(event: &Event, colour: bool, out: &mut Vec<u8>) {
-    let mut line = Line { colour, text: String::with_capacity(160) };
+pub fn write(event: &Event, shown: Shown, out: &mut Vec<u8>) {
+    let mut line = Line { colour: shown.colour, text: String::with_capacity(160) };
     let time = event.timestamp.to_string();
-    // Hours, minutes, seconds and milliseconds: who needs the date reads JSON.
-    line.styled(Style::new().dimmed(), time.get(11..23).unwrap_or(&time));
+    // Hours, minutes, seconds and milliseconds.
+    let from = if shown.dated { 0 } else { 11 };
+    line.styled(Style::new().dimmed(), &time.get(from..23).unwrap_or(&time).replace('T', " "));
     line.text.push(' ');
     what(event, &mut line);
     out.extend_from_slice(line.text.as_bytes());
@@ -50,6 +60,9 @@ fn what(event: &Event, line: &mut Line) {
         }
     }
     body(event, line);
+    if let Some(repeats) = event.repeats {
+        line.dim(&format!("  {repeats} times"));
+    }
 }
 
 fn body(event: &Event, line: &mut Line) {
@@ -89,6 +102,13 @@ fn body(event: &Event, line: &mut Line) {
             }
         }
         EventBody::StoreFailing(failing) => line.plain(&format!("  {}", clean(&failing.reason))),
+        EventBody::SinkFailing(failing) => {
+            line.plain(&format!("  {} takes no events: {}", clean(&failing.sink), clean(&failing.reason)));
+        }
+        EventBody::SinkRecovered(recovered) => {
+            let SinkRecovered { sink, events_dropped } = recovered;
+            line.plain(&format!("  {} takes events again; {events_dropped} were dropped", clean(sink)));
+        }
         EventBody::AuditHead(head) => {
             line.dim(&format!("  {} events", head.events));
             if let Some(link) = &event.link {
@@ -107,6 +127,9 @@ fn body(event: &Event, line: &mut Line) {
         }
         EventBody::AgentLoss(loss) => {
             line.plain(&format!("  {} {}: {}", loss.count, clean(&loss.counter), clean(&loss.meaning)));
+            if let Some(uid) = loss.uid {
+                line.plain(&format!("  user {uid}"));
+            }
         }
         EventBody::ServerStarted(started) => {
             if let Some(pid) = started.pid {
@@ -405,6 +428,24 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A time, whether it has its date, and how the line begins.
+    #[test]
+    fn lines_begin_with_a_time_or_a_date() {
+        for (nanoseconds, dated, expected) in [
+            (0, false, "00:00:00.000 audit"),
+            (0, true, "1970-01-01 00:00:00.000 audit"),
+            (1_767_695_400_123_456_789, false, "10:30:00.123 audit"),
+            (1_767_695_400_123_456_789, true, "2026-01-06 10:30:00.123 audit"),
+        ] {
+            let body = mcpwarden_policy::event::AuditHead { events: 1 };
+            let event = Event::agent(mcpwarden_policy::Timestamp(nanoseconds), body.into());
+            let mut out = Vec::new();
+            write(&event, Shown { colour: false, dated }, &mut out);
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.starts_with(expected), "{text}");
+        }
+    }
 
     /// The decision on a call, and what a person reads of it.
     #[test]

@@ -15,6 +15,8 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         EventBody::ConfigRefused(_) => ("REFUSED ", colour(AnsiColor::Red)),
         EventBody::AgentStopped(_) => ("agent   ", colour(AnsiColor::Blue)),
         EventBody::StoreFailing(_) | EventBody::StoreReplaced(_) => ("STORE   ", colour(AnsiColor::Red)),
+        EventBody::SinkFailing(_) => ("SINK    ", colour(AnsiColor::Red)),
+        EventBody::SinkRecovered(_) => ("sink    ", colour(AnsiColor::Green)),
         EventBody::AuditHead(_) => ("audit   ", colour(AnsiColor::BrightBlack)),
         EventBody::StoreRecovered(_) => ("store   ", colour(AnsiColor::Green)),
         EventBody::ServerStarted(_) => ("started ", colour(AnsiColor::Green)),

@@ -108,6 +108,10 @@ pub struct Positions {
     pub state: u32,
     /// The process id (tgid) that was registered first.
     pub pid: u32,
+    /// The user who answers for it: of a server over stdio who registered it, of a TCP connection who connected (real user id).
+    pub uid: u32,
+    /// Always 0.
+    pub zero: u32,
     /// When it was registered; `CLOCK_BOOTTIME`, nanoseconds.
     pub since_ns: u64,
     /// By direction.
@@ -164,6 +168,10 @@ pub const GAP_TOO_MANY_BUFFERS: u8 = 7;
 
 /// They lay in the pipe before the server was started.
 pub const GAP_STARTED_LATE: u8 = 8;
+/// The user's share of what waits for the agent was used up. User space alone writes such records.
+pub const GAP_USER_SHARE: u8 = 9;
+/// The agent had to end before it had taken them in. User space alone writes such records.
+pub const GAP_AGENT_ENDED: u8 = 10;
 
 /// The process did not run its program since its stdin and stdout are a connection: it was forked, or came by them later.
 /// Perhaps it runs another in a moment.
@@ -199,7 +207,34 @@ pub struct RecordHeader {
     pub pid: u32,
     /// What `kind` says. Of [`RECORD_DATA`]: [`Stream::refused`] so far, `u32::MAX` at most.
     pub value: u32,
+    /// Whose share of the ring it takes: that of the connection's user ([`Positions::uid`]), else that of the process.
+    pub uid: u32,
+    /// Always 0.
+    pub zero: u32,
 }
+
+/// What a record takes in the ring beside its bytes: `BPF_RINGBUF_HDR_SZ`.
+pub const RING_HEADER: u64 = 8;
+
+/// What one user has in the ring, counted in two windows: what was begun before `mark` may still be there until the agent has
+/// read up to it. Bytes, headers included.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// The producer's position when the window began.
+    pub mark: u64,
+    /// Bytes of the window before.
+    pub before: u64,
+    /// Bytes of this window.
+    pub since: u64,
+    /// Records that were refused since the user had more than a share.
+    pub refused_records: u64,
+    /// Bytes of streams in them.
+    pub refused_bytes: u64,
+}
+
+/// How many users have a share at once; whoever has sent nothing for the longest makes room for another.
+pub const SHARES_MOST: u32 = 1024;
 
 /// Ancestors named in an [`ExecInfo`].
 pub const ANCESTORS: usize = 8;
@@ -270,7 +305,7 @@ pub const PENDING_UNKNOWN: u64 = u64::MAX;
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// Data records for which the ring had no room.
+    /// Data records for which the ring, or their user's share of it, had no room.
     RingFullRecords = 0,
     /// Bytes in them.
     RingFullBytes = 1,
@@ -308,9 +343,13 @@ pub enum Counter {
     GatedRefused = 17,
     /// Calls that there was no room to remember: nobody can tell what they lead to.
     GateForgotten = 18,
+    /// Those of users who had more in the ring than was free; [`Share::refused_records`] of all.
+    ShareRefusedRecords = 19,
+    /// Bytes of streams in them.
+    ShareRefusedBytes = 20,
 }
 /// How many counters there are.
-pub const COUNTERS: u32 = 19;
+pub const COUNTERS: u32 = 21;
 
 /// Where the running kernel keeps what the programs read: byte offsets, resolved from its BTF.
 ///
@@ -396,5 +435,5 @@ pub struct KernelLayout {
 
 #[cfg(feature = "user")]
 plain! {
-    ChannelKey, Channel, Connection, Stream, KernelLayout, RecordHeader, ExecInfo, Holder, GateSettings, GateInfo, GateMember, GateBucket, GateCaller
+    ChannelKey, Channel, Connection, Stream, KernelLayout, RecordHeader, Share, ExecInfo, Holder, GateSettings, GateInfo, GateMember, GateBucket, GateCaller
 }

@@ -83,18 +83,58 @@ pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     Some(unsafe { core::ptr::read_unaligned(source.as_ptr().cast()) })
 }
 
+/// The bytes of a plain value, as [`read`] takes them.
+pub fn bytes_of<T: Plain>(value: &T) -> &[u8] {
+    // SAFETY: `Plain` says that it has no padding, and the slice lives no longer than the value.
+    unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+/// What of a record says something: the reserved memory of one can be longer than its bytes.
+pub fn used(bytes: &[u8]) -> &[u8] {
+    let extra = |header: &RecordHeader| match header.kind {
+        RECORD_DATA | RECORD_REFUSED => Some(header.length as usize),
+        RECORD_EXEC => Some(size_of::<ExecInfo>() + header.length as usize),
+        _ => None,
+    };
+    let used = read::<RecordHeader>(bytes).as_ref().and_then(extra);
+    used.and_then(|extra| bytes.get(..size_of::<RecordHeader>() + extra)).unwrap_or(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{vec, vec::Vec};
 
     use super::*;
+    use crate::ARGV_BYTES;
 
-    fn bytes_of(header: RecordHeader, payload: &[u8]) -> Vec<u8> {
-        let pointer = (&raw const header).cast::<u8>();
-        // SAFETY: a header is plain bytes without padding.
-        let mut bytes = unsafe { std::slice::from_raw_parts(pointer, size_of::<RecordHeader>()) }.to_vec();
-        bytes.extend(payload);
-        bytes
+    fn record(header: RecordHeader, payload: &[u8]) -> Vec<u8> {
+        [bytes_of(&header), payload].concat()
+    }
+
+    #[test]
+    fn used_bytes_end_where_the_header_says() {
+        let header = |kind, length| RecordHeader { kind, length, ..Default::default() };
+        let own = size_of::<RecordHeader>();
+        // Name, kind, length that the header says, bytes that follow it, how many of them are used.
+        for (name, kind, length, follow, expected) in [
+            ("data in a larger class", RECORD_DATA, 3, 200, 3),
+            ("data that fills its class", RECORD_DATA, 200, 200, 200),
+            ("data that is cut off", RECORD_DATA, 300, 200, 200),
+            ("data with the longest length", RECORD_DATA, u32::MAX, 200, 200),
+            ("no data", RECORD_DATA, 0, 200, 0),
+            ("a refused write", RECORD_REFUSED, 7, 200, 7),
+            ("a gap", RECORD_GAP, 0, 0, 0),
+            ("a gap with something behind", RECORD_GAP, 0, 9, 9),
+            ("an exit", RECORD_EXIT, 0, 0, 0),
+            ("an exec", RECORD_EXEC, 5, size_of::<ExecInfo>() + ARGV_BYTES, size_of::<ExecInfo>() + 5),
+            ("an exec that is cut off", RECORD_EXEC, 5, 9, 9),
+            ("a kind that nobody knows", 99, 5, 9, 9),
+        ] {
+            let record = record(header(kind, length), &vec![0; follow]);
+            assert_eq!(used(&record).len(), own + expected, "{name}");
+            assert_eq!(parse(&record).is_some(), parse(used(&record)).is_some(), "{name}");
+        }
+        assert_eq!(used(&[1, 2]), [1, 2], "no header");
     }
 
     #[test]
@@ -103,24 +143,24 @@ mod tests {
         let cases: [(&str, Vec<u8>, bool); 15] = [
             ("empty", Vec::new(), false),
             ("half a header", vec![1; 10], false),
-            ("unknown kind", bytes_of(header(99, 0), b""), false),
-            ("data", bytes_of(header(RECORD_DATA, 3), b"abcd"), true),
-            ("data longer than the record", bytes_of(header(RECORD_DATA, 5), b"abcd"), false),
-            ("exec without its facts", bytes_of(header(RECORD_EXEC, 0), b"abcd"), false),
-            ("connect without its facts", bytes_of(header(RECORD_CONNECT, 0), b"abcd"), false),
-            ("socket without its facts", bytes_of(header(RECORD_SOCKET, 0), b"abcd"), false),
-            ("socket closed", bytes_of(header(RECORD_SOCKET_CLOSED, 0), &[0; 48]), true),
-            ("socket closed with one stream", bytes_of(header(RECORD_SOCKET_CLOSED, 0), &[0; 47]), false),
-            ("gate", bytes_of(header(RECORD_GATE, 0), &[0; 24]), true),
-            ("gate without its facts", bytes_of(header(RECORD_GATE, 0), &[0; 23]), false),
-            ("refused", bytes_of(header(RECORD_REFUSED, 3), b"abc"), true),
-            ("refused, longer than the record", bytes_of(header(RECORD_REFUSED, 4), b"abc"), false),
-            ("exit", bytes_of(header(RECORD_EXIT, 0), b""), true),
+            ("unknown kind", record(header(99, 0), b""), false),
+            ("data", record(header(RECORD_DATA, 3), b"abcd"), true),
+            ("data longer than the record", record(header(RECORD_DATA, 5), b"abcd"), false),
+            ("exec without its facts", record(header(RECORD_EXEC, 0), b"abcd"), false),
+            ("connect without its facts", record(header(RECORD_CONNECT, 0), b"abcd"), false),
+            ("socket without its facts", record(header(RECORD_SOCKET, 0), b"abcd"), false),
+            ("socket closed", record(header(RECORD_SOCKET_CLOSED, 0), &[0; 48]), true),
+            ("socket closed with one stream", record(header(RECORD_SOCKET_CLOSED, 0), &[0; 47]), false),
+            ("gate", record(header(RECORD_GATE, 0), &[0; 24]), true),
+            ("gate without its facts", record(header(RECORD_GATE, 0), &[0; 23]), false),
+            ("refused", record(header(RECORD_REFUSED, 3), b"abc"), true),
+            ("refused, longer than the record", record(header(RECORD_REFUSED, 4), b"abc"), false),
+            ("exit", record(header(RECORD_EXIT, 0), b""), true),
         ];
         for (name, bytes, good) in cases {
             assert_eq!(parse(&bytes).is_some(), good, "{name}");
         }
-        match parse(&bytes_of(header(RECORD_DATA, 3), b"abcd")) {
+        match parse(&record(header(RECORD_DATA, 3), b"abcd")) {
             Some(Record::Data(_, data)) => assert_eq!(data, b"abc"),
             other => panic!("{other:?}"),
         }

@@ -65,10 +65,10 @@ guards: [{ kind: tool_shadowing, enabled: false }, { kind: cross_server, enabled
 ";
 
 /// An engine with two servers, so that the rules across servers are at work, and the clock of its input.
-struct Subject {
+pub struct Subject {
     engine: Engine,
     now: Timestamp,
-    out: Vec<Output>,
+    pub out: Vec<Output>,
     /// Of the batches of a round: calls, answers.
     spent: [Vec<Duration>; 2],
 }
@@ -132,7 +132,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
 }
 
 impl Subject {
-    fn new(yaml: &str) -> Result<Self, Box<dyn Error>> {
+    pub fn new(yaml: &str) -> Result<Self, Box<dyn Error>> {
         let (config, _) = config::parse(yaml.as_bytes()).map_err(|problems| format!("{problems:?}"))?;
         let rules = RuleSet::built_in().map_err(|errors| format!("{errors:?}"))?;
         let detector = Arc::new(
@@ -176,7 +176,7 @@ impl Subject {
     }
 
     /// Hands a frame in, a second after the last: so no rule on many calls fires.
-    fn frame(&mut self, connection: u64, direction: Direction, text: &str) {
+    pub fn frame(&mut self, connection: u64, direction: Direction, text: &str) {
         self.now = Timestamp(self.now.0 + 1_000_000_000);
         let (connection, time) = (ConnectionId(connection), self.now);
         self.engine.handle(
@@ -300,7 +300,8 @@ fn ratio(times: &[Duration], to: &[Duration]) -> String {
     spread(times.iter().zip(to).map(|(time, to)| time.as_secs_f64() / to.as_secs_f64()).collect(), "×")
 }
 
-fn spread(mut values: Vec<f64>, unit: &str) -> String {
+/// The median of values, and the extremes.
+pub fn spread(mut values: Vec<f64>, unit: &str) -> String {
     values.sort_unstable_by(f64::total_cmp);
     let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
     format!("{:.2}{unit} ({:.2} to {:.2})", at(values.len() / 2), at(0), at(values.len().saturating_sub(1)))

@@ -7,7 +7,7 @@ use super::tree::{Entry, Kind, Node};
 use crate::steps;
 
 /// Another place, and the place that counts. `[]` is each entry of a list, and a new entry of it in the second.
-const MOVED: &[(&str, &str)] = &[
+pub(super) const MOVED: &[(&str, &str)] = &[
     ("mcp.inspection.enabled", "inspection.enabled"),
     ("mcp.inspection.server_patterns", "discovery.server_patterns"),
     ("mcp.inspection.custom_servers", "discovery.custom_servers"),
@@ -33,13 +33,47 @@ const MOVED: &[(&str, &str)] = &[
 ];
 
 /// What says something that another key says here, in a form of its own; and which.
-const NO_EFFECT: &[(&str, &str)] = &[
+pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     // What is enforced is said of each way that it can be, and never turned on by another name.
     (
         "sandbox.mcp.enforce_policy",
         "no effect: what is enforced say `enforcement.network` and `enforcement.stdio`",
     ),
     ("registry.path", "no effect: `store.path` says where"),
+];
+
+/// Another form of something, which is not just moved: how it is written, as what it is read, and who reads it.
+#[allow(dead_code, reason = "docs/reference/configuration.md is made of the first two")]
+pub(super) struct Form {
+    pub(super) written: &'static str,
+    pub(super) read: &'static str,
+    resolve: fn(&mut Node, &mut Problems),
+}
+
+/// All of them, in the order in which they are read.
+pub(super) const FORMS: &[Form] = &[
+    Form {
+        written: "`inspection.on_detection.require_approval: true`",
+        read: "`inspection.on_detection.action: require_approval`",
+        resolve: require_approval,
+    },
+    Form {
+        written: "`inspection.on_detection.webhook_url`",
+        read: "an entry of `sinks` with `kind: webhook` and a filter for `mcp_detection`",
+        resolve: webhook,
+    },
+    Form { written: "`servers[].transport`", read: "`servers[].type`", resolve: transport },
+    Form {
+        written: "`servers[].command` as a list",
+        read: "`servers[].command`, and the rest as `args`",
+        resolve: command,
+    },
+    Form { written: "`guards[].kind: server_whitelist`", read: "`server_access`", resolve: server_whitelist },
+    Form {
+        written: "`guards[].config.alert_threshold`",
+        read: "`guards[].config.min_detections`",
+        resolve: alert_threshold,
+    },
 ];
 
 /// Kinds of guards that the requirements have beside those that are built in.
@@ -57,10 +91,10 @@ pub(super) fn resolve(root: &mut Node, problems: &mut Problems) {
     }
     prune(root, &["mcp", "inspection", "detection"]);
     prune(root, &["sandbox", "mcp"]);
-    require_approval(root, problems);
-    webhook(root, problems);
-    servers(root, problems);
-    guards(root, problems);
+    guards_not_yet(root, problems);
+    for form in FORMS {
+        (form.resolve)(root, problems);
+    }
 }
 
 /// Puts what stands at a place of `node` where it counts; `path` is what the place is called.
@@ -155,12 +189,26 @@ fn require_approval(root: &mut Node, problems: &mut Problems) {
     problems.add(problem);
 }
 
-/// In `servers`: `transport` is `type`, and a list as `command` is the program and its arguments.
-fn servers(root: &mut Node, problems: &mut Problems) {
-    let Some(Kind::List(list)) = child(root, "servers").map(|entry| &mut entry.value.kind) else { return };
-    for (index, server) in list.iter_mut().enumerate() {
-        let path = |key: &str| KeyPath(steps!["servers", index, key]);
-        rename(server, "transport", "type", path("transport"), problems);
+/// The entries of a list of the file, each with its number.
+fn each<'a>(root: &'a mut Node, key: &str) -> impl Iterator<Item = (usize, &'a mut Node)> {
+    let list = match child(root, key).map(|entry| &mut entry.value.kind) {
+        Some(Kind::List(list)) => Some(list),
+        _ => None,
+    };
+    list.into_iter().flatten().enumerate()
+}
+
+/// In `servers`: `transport` is `type`.
+fn transport(root: &mut Node, problems: &mut Problems) {
+    for (index, server) in each(root, "servers") {
+        let path = KeyPath(steps!["servers", index, "transport"]);
+        rename(server, "transport", "type", path, problems);
+    }
+}
+
+/// In `servers`: a list as `command` is the program and its arguments.
+fn command(root: &mut Node, problems: &mut Problems) {
+    for (index, server) in each(root, "servers") {
         let Some(command) = child(server, "command") else { continue };
         let Kind::List(words) = &mut command.value.kind else { continue };
         if words.is_empty() {
@@ -170,15 +218,16 @@ fn servers(root: &mut Node, problems: &mut Problems) {
         let words = std::mem::take(words);
         command.value = program;
         let args = Entry { key: "args".into(), key_at: at, value: Node::new(at, Kind::List(words)) };
+        let path = KeyPath(steps!["servers", index, "command"]);
         problems.add(match put(server, "args", args) {
             true => Problem::warning(
                 at,
-                path("command"),
+                path,
                 "a list is another form of `command` and `args`, as which it is read".into(),
             ),
             false => Problem::error(
                 at,
-                path("command"),
+                path,
                 "a list is another form of `command` and `args`, and `args` is there as well".into(),
             ),
         });
@@ -215,28 +264,37 @@ fn webhook(root: &mut Node, problems: &mut Problems) {
     }
 }
 
-/// In `guards`: `server_whitelist` is `server_access`, and a whole number as `alert_threshold` is `min_detections`. Of a
-/// guard that is not there yet that is said alone, and none of its keys is looked at.
-fn guards(root: &mut Node, problems: &mut Problems) {
-    let Some(Kind::List(list)) = child(root, "guards").map(|entry| &mut entry.value.kind) else { return };
-    for (index, guard) in list.iter_mut().enumerate() {
-        let path = || KeyPath(steps!["guards", index, "kind"]);
-        if let Some(kind) = child(guard, "kind")
-            && let Kind::Text(text) = &kind.value.kind
-        {
-            let at = kind.value.at;
-            if NOT_YET.contains(&text.as_str()) {
-                let message = format!("guards of kind `{text}` are not in this version");
-                problems.add(Problem::error(at, path(), message));
-                guard.bad = true;
-                continue;
-            }
-            if text == "server_whitelist" {
-                kind.value.kind = Kind::Text("server_access".into());
-                let message = "`server_whitelist` is another name of `server_access`, as which it is read";
-                problems.add(Problem::warning(at, path(), message.into()));
-            }
+/// In `guards`: of a guard that is not there yet that is said alone, and none of its keys is looked at.
+fn guards_not_yet(root: &mut Node, problems: &mut Problems) {
+    for (index, guard) in each(root, "guards") {
+        let Some(kind) = child(guard, "kind") else { continue };
+        let at = kind.value.at;
+        let Kind::Text(text) = &kind.value.kind else { continue };
+        if NOT_YET.contains(&text.as_str()) {
+            let message = format!("guards of kind `{text}` are not in this version");
+            problems.add(Problem::error(at, KeyPath(steps!["guards", index, "kind"]), message));
+            guard.bad = true;
         }
+    }
+}
+
+/// In `guards`: `server_whitelist` is `server_access`.
+fn server_whitelist(root: &mut Node, problems: &mut Problems) {
+    for (index, guard) in each(root, "guards") {
+        if let Some(kind) = child(guard, "kind")
+            && matches!(&kind.value.kind, Kind::Text(text) if text == "server_whitelist")
+        {
+            kind.value.kind = Kind::Text("server_access".into());
+            let message = "`server_whitelist` is another name of `server_access`, as which it is read";
+            let path = KeyPath(steps!["guards", index, "kind"]);
+            problems.add(Problem::warning(kind.value.at, path, message.into()));
+        }
+    }
+}
+
+/// In `guards`: a whole number as `alert_threshold` is `min_detections`.
+fn alert_threshold(root: &mut Node, problems: &mut Problems) {
+    for (index, guard) in each(root, "guards").filter(|(_, guard)| !guard.bad) {
         let path = KeyPath(steps!["guards", index, "config", "alert_threshold"]);
         rename(guard, "config.alert_threshold", "config.min_detections", path, problems);
     }

@@ -138,12 +138,13 @@ pub struct Sink {
     /// events are not signed. Example: `/etc/mcpwarden/webhook.secret`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_file: Option<SecretFile>,
-    /// The size of the queue of events that cannot be written yet. The queue of `kind: webhook` is on disk; `kind:
-    /// stdout` has none. Bytes. Without this key, 8 MiB. Example: `64MiB`.
+    /// The size of the queue of events that cannot be written yet. The queue of `kind: webhook` is on disk. Bytes. Without
+    /// this key, 8 MiB, and 64 MiB for `kind: stdout`. Example: `64MiB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 65536))]
     pub queue_bytes: Option<Bytes>,
-    /// The events that a full queue drops, for `kind: file` and `kind: journald`. Without this key, `drop_oldest`.
+    /// The events that a full queue drops, for `kind: file`, `kind: journald` and `kind: stdout`. Without this key,
+    /// `drop_oldest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overflow: Option<Overflow>,
 }
@@ -162,7 +163,7 @@ pub enum Overflow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SinkKind {
-    /// The standard output of the agent. A slow reader delays the agent, and no event is dropped.
+    /// The standard output of the agent.
     Stdout,
     /// A file with one event per line.
     File,

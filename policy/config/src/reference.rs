@@ -5,10 +5,13 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use super::alias::{FORMS, MOVED, NO_EFFECT};
 use super::values::FORMATS;
 
 const BEGIN: &str = "<!-- The keys, generated from the schema. -->\n";
 const END: &str = "<!-- End of the keys. -->\n";
+const NAMES: [&str; 2] =
+    ["<!-- The other names, generated from the code. -->\n", "<!-- End of the other names. -->\n"];
 
 fn docs(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name)
@@ -41,6 +44,26 @@ fn key_reference_matches_the_schema() {
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
     same("configuration.md", &page, &format!("{before}{BEGIN}{}{END}{after}", reference()));
+}
+
+/// Whatever name is accepted is one of these tables, which are what is read.
+#[test]
+fn every_other_name_is_documented() {
+    let page = read("configuration.md");
+    let [begin, end] = NAMES;
+    let (before, rest) = page.split_once(begin).unwrap();
+    let (_, after) = rest.split_once(end).unwrap();
+    let mut table = "| other name | read as |\n|---|---|\n".to_owned();
+    for (from, to) in MOVED {
+        writeln!(table, "| `{from}` | `{to}` |").unwrap();
+    }
+    for form in FORMS {
+        writeln!(table, "| {} | {} |", form.written, form.read).unwrap();
+    }
+    for (from, why) in NO_EFFECT {
+        writeln!(table, "| `{from}` | {why} |").unwrap();
+    }
+    same("configuration.md", &page, &format!("{before}{begin}\n{table}\n{end}{after}"));
 }
 
 #[test]

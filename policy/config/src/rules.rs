@@ -60,15 +60,15 @@ fn errors(config: &Config) -> Vec<Finding> {
         }
     }
     for (index, sink) in config.sinks.iter().enumerate() {
-        use SinkKind::{File, Journald, Webhook};
+        use SinkKind::{File, Journald, Stdout, Webhook};
         let keys: [(&str, &[SinkKind], bool, bool); 7] = [
             ("path", &[File], sink.path.is_some(), true),
             ("rotate_bytes", &[File], sink.rotate_bytes.is_some(), false),
             ("rotate_keep", &[File], sink.rotate_keep.is_some(), false),
             ("url", &[Webhook], sink.url.is_some(), true),
             ("secret_file", &[Webhook], sink.secret_file.is_some(), false),
-            ("queue_bytes", &[File, Journald, Webhook], sink.queue_bytes.is_some(), false),
-            ("overflow", &[File, Journald], sink.overflow.is_some(), false),
+            ("queue_bytes", &[File, Journald, Stdout, Webhook], sink.queue_bytes.is_some(), false),
+            ("overflow", &[File, Journald, Stdout], sink.overflow.is_some(), false),
         ];
         for (key, kinds, given, needed) in keys {
             match (kinds.contains(&sink.kind), given) {

@@ -35,6 +35,7 @@ mod rules;
 mod segment;
 mod sentence;
 mod severity;
+mod signs;
 mod structure;
 mod view;
 mod walk;
@@ -58,8 +59,9 @@ use mcpwarden_terms::glob::NameGlob;
 use mcpwarden_terms::{Category, Detection, Severity};
 
 use evidence::Masking;
-use inspect::{Inspector, Joined, MAX_DETECTIONS, Signs};
+use inspect::{Inspector, Joined, MAX_DETECTIONS};
 use probe::Matcher;
+use signs::Signs;
 use walk::{Leaf, walk};
 
 /// Longest name that the model providers take for a tool or a parameter. Bytes.

@@ -37,6 +37,8 @@ pub enum Structure {
     AmbiguousFraming,
     /// A member of a message in another case than that of the specification.
     AmbiguousKey,
+    /// A batch of more messages than are read.
+    OversizedBatch,
     /// Another answer to a request that has one.
     RepeatedAnswer,
     /// More suspicious text than the budget allows to look at.

@@ -9,6 +9,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 
 use mcpwarden_protocol::message::{Key, decode_str};
+use mcpwarden_terms::escape_pointer;
 use memchr::memchr2;
 use serde_json::Deserializer;
 
@@ -70,7 +71,7 @@ impl<'a> Path<'a> {
                         out.push('…');
                         continue;
                     }
-                    out.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                    out.push_str(&escape_pointer(&key));
                 }
                 Step::Index(index) => out.push_str(&format!("/{index}")),
             }

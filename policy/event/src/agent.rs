@@ -84,6 +84,25 @@ pub struct AgentStopped {
     pub counters: BTreeMap<String, u64>,
 }
 
+/// A sink cannot be written to, or its receiver takes nothing. What is sent to the sink waits, up to a bound. The agent reports
+/// this once, and continues to store events and to enforce the policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SinkFailing {
+    /// The name of the sink: its index in the configuration and its kind, such as `0:file`; `stdout` for standard output.
+    pub sink: String,
+    /// The reason.
+    pub reason: String,
+}
+
+/// A sink can be written to again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SinkRecovered {
+    /// The name of the sink, as in `agent_sink_failing`.
+    pub sink: String,
+    /// The number of events that the sink dropped meanwhile.
+    pub events_dropped: u64,
+}
+
 /// Something was refused or lost other than bytes of a stream: a full table, an exec record without room in the ring
 /// buffer, skipped runs of kernel programs. Lost bytes of a stream are a gap.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -96,4 +115,8 @@ pub struct AgentLoss {
     pub total: u64,
     /// The meaning of the counter, and the remedy.
     pub meaning: String,
+    /// The user (real user id) who caused the loss and whose records were lost; `count` and `total` are of this user. Absent
+    /// if the loss is not a single user's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
 }

@@ -17,6 +17,17 @@ pub enum Action {
     Block,
 }
 
+/// The denial of one guard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Objection {
+    /// The guard.
+    pub guard: GuardKind,
+    /// The reason, for machines, such as `server_denied`.
+    pub code: String,
+    /// The reason, in words.
+    pub reason: String,
+}
+
 /// The decision of the guards on a call or its result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Decided {
@@ -33,6 +44,10 @@ pub struct Decided {
     /// The reason of that guard, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The guards that deny it besides: a cross-server rule does not hide a rule on the server or tool. Absent without such
+    /// guards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also_denied_by: Vec<Objection>,
     /// All warnings of guards that do not object. Absent without warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

@@ -14,6 +14,7 @@ fn about(body: impl Into<EventBody>) -> Event {
         server_type: Some(ServerType::Stdio),
         via: vec![ServerId("relay".into())],
         connection: Some(ConnectionId(7)),
+        repeats: Some(3),
         body: body.into(),
         link: Some(Link { seq: 9, previous: format!("sha256:{:064}", 0) }),
     }
@@ -66,6 +67,8 @@ pub fn examples() -> Vec<Event> {
         adopted: false,
         ..started.clone()
     };
+    let objection =
+        Objection { guard: GuardKind::ServerAccess, code: "server_denied".into(), reason: "r".into() };
     let called = ToolCalled {
         tool_name: "read".into(),
         tool_id: "mcp:server-git:read".into(),
@@ -80,6 +83,7 @@ pub fn examples() -> Vec<Event> {
             guard: Some(GuardKind::ToolAccess),
             code: Some("tool_denied".into()),
             reason: Some("r".into()),
+            also_denied_by: vec![objection.clone()],
             warnings: vec!["w".into()],
         },
         detections: vec![],
@@ -133,7 +137,7 @@ pub fn examples() -> Vec<Event> {
         taken_over: Some(TakenOver { programs: 9, resumed: false, unread_records: 1, unread_bytes: 120 }),
         ..Default::default()
     };
-    let loss = AgentLoss { counter: "c".into(), count: 1, total: 2, meaning: "m".into() };
+    let loss = AgentLoss { counter: "c".into(), count: 1, total: 2, meaning: "m".into(), uid: Some(1000) };
     let reloaded = ConfigReloaded {
         path: "/etc/x.yaml".into(),
         config_hash: "00".into(),
@@ -190,6 +194,10 @@ pub fn examples() -> Vec<Event> {
     let related = RelatedCall {
         timestamp: Timestamp(5),
         server_id: ServerId("files".into()),
+        connection: Some(ConnectionId(3)),
+        jsonrpc_id: json!(4),
+        request_id: Some("req-1".into()),
+        method: "tools/call".into(),
         tool_name: "read".into(),
         tool_id: "mcp:files:read".into(),
         category: ToolCategory::Read,
@@ -199,12 +207,16 @@ pub fn examples() -> Vec<Event> {
         rule: "read_then_send".into(),
         severity: Severity::Critical,
         reason: "r".into(),
+        method: "tools/call".into(),
+        jsonrpc_id: json!(5),
+        request_id: None,
         blocked_server_id: ServerId("mail".into()),
         blocked_tool_name: "send".into(),
         blocked_tool_id: "mcp:mail:send".into(),
         blocked_tool_hash: Some("ab".into()),
         original_server_id: Some(ServerId("files".into())),
         related_calls: vec![related],
+        also_denied_by: vec![objection.clone()],
         enforced: false,
     };
     let (name, id, hash) = ("read".to_owned(), "mcp:server-git:read".to_owned(), "ab".to_owned());
@@ -290,6 +302,7 @@ pub fn examples() -> Vec<Event> {
         guard: GuardKind::ServerAccess,
         code: "server_denied".into(),
         reason: "r".into(),
+        also_denied_by: vec![objection],
         enforced: true,
     };
     let gate = GateDecided {
@@ -433,6 +446,8 @@ pub fn examples() -> Vec<Event> {
         about(session_set.clone()),
         about(SessionSet { configured: true, profile: SessionProfile::default(), ..session_set }),
         Event::agent(Timestamp(8), StoreFailing { path: "/x.db".into(), reason: "r".into() }.into()),
+        Event::agent(Timestamp(8), SinkFailing { sink: "stdout".into(), reason: "r".into() }.into()),
+        Event::agent(Timestamp(9), SinkRecovered { sink: "0:file".into(), events_dropped: 3 }.into()),
         about(StoreRecovered { path: "/x.db".into(), events_lost: 3, first_missing: Some(5) }),
         about(StoreRecovered::default()),
         about(AuditHead { events: 7 }),

@@ -1,12 +1,12 @@
 //! Events about what was found and what was decided.
 
 use mcpwarden_protocol::definition::Diff;
-use mcpwarden_terms::{GuardKind, ItemKind, ServerId, Timestamp, ToolCategory};
+use mcpwarden_terms::{ConnectionId, GuardKind, ItemKind, ServerId, Timestamp, ToolCategory};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Action, Detection, MessageKind, Severity};
+use super::{Action, Detection, MessageKind, Objection, Severity};
 
 /// The text with the detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -140,7 +140,19 @@ pub struct RelatedCall {
     pub timestamp: Timestamp,
     /// The server of the call.
     pub server_id: ServerId,
-    /// The name of the tool.
+    /// The connection of the call. Absent from events of older agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<ConnectionId>,
+    /// The JSON-RPC id of the call, as it was sent; null for a notification.
+    #[serde(default)]
+    pub jsonrpc_id: Value,
+    /// The request of the model that the call belongs to; null if nothing names it.
+    #[serde(default)]
+    pub request_id: Option<String>,
+    /// The method: `tools/call`, or that of another request that reads or sends, such as `resources/read`.
+    #[serde(default = "tools_call")]
+    pub method: String,
+    /// The name of the tool; without a tool, the method.
     pub tool_name: String,
     /// `mcp:{server_id}:{tool_name}`.
     pub tool_id: String,
@@ -150,7 +162,12 @@ pub struct RelatedCall {
     pub action: Action,
 }
 
-/// A cross-server rule denies a call.
+/// The method of calls, where an older event names none.
+fn tools_call() -> String {
+    "tools/call".to_owned()
+}
+
+/// A cross-server rule denies a call, another request that sends, or a client's answer to a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CrossServerBlocked {
     /// `read_then_send`, `burst`, `cross_server_flow` or `shadow_tool`.
@@ -161,7 +178,16 @@ pub struct CrossServerBlocked {
     pub reason: String,
     /// The server of the call.
     pub blocked_server_id: ServerId,
-    /// The tool of the call.
+    /// The method of the request, or of the answered request.
+    #[serde(default = "tools_call")]
+    pub method: String,
+    /// The JSON-RPC id of the request, as it was sent; null for a notification.
+    #[serde(default)]
+    pub jsonrpc_id: Value,
+    /// The request of the model that the call belongs to; null if nothing names it.
+    #[serde(default)]
+    pub request_id: Option<String>,
+    /// The tool of the call; without a tool, the method.
     pub blocked_tool_name: String,
     /// `mcp:{blocked_server_id}:{blocked_tool_name}`.
     pub blocked_tool_id: String,
@@ -171,8 +197,11 @@ pub struct CrossServerBlocked {
     /// For `shadow_tool`, the server that first offered a tool of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_server_id: Option<ServerId>,
-    /// The earlier calls that the violation involves.
+    /// The earlier calls that the violation involves, newest first.
     pub related_calls: Vec<RelatedCall>,
+    /// The guards that deny the call besides this rule. Absent without such guards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also_denied_by: Vec<Objection>,
     /// Whether the call was stopped.
     pub enforced: bool,
 }
@@ -210,6 +239,9 @@ pub struct RequestBlocked {
     pub code: String,
     /// The reason, in words.
     pub reason: String,
+    /// The guards that deny it besides. Absent without such guards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also_denied_by: Vec<Objection>,
     /// Whether the operation was stopped.
     pub enforced: bool,
 }

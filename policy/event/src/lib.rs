@@ -19,12 +19,15 @@ mod traffic;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use agent::{AgentLoss, AgentStarted, AgentStopped, ConfigRefused, ConfigReloaded, TakenOver};
+pub use agent::{
+    AgentLoss, AgentStarted, AgentStopped, ConfigRefused, ConfigReloaded, SinkFailing, SinkRecovered,
+    TakenOver,
+};
 pub use approval::{
     ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut, DefinitionApproved, PinsReset,
     Whose,
 };
-pub use decision::{Action, Decided};
+pub use decision::{Action, Decided, Objection};
 pub use gate::{GateAction, GateDecided};
 pub use judgement::{
     CrossServerBlocked, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall, RequestBlocked,
@@ -72,6 +75,10 @@ pub struct Event {
     /// The connection. It distinguishes two running servers with one name. Absent from events about the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<ConnectionId>,
+    /// How many events this one stands for, if the agent folded repeats: it is the last of them, and for gaps `bytes` is the
+    /// sum. Absent from an event that stands for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<u64>,
     /// What happened.
     #[serde(flatten)]
     pub body: EventBody,
@@ -91,8 +98,14 @@ impl Event {
             via: Vec::new(),
             connection: None,
             body,
+            repeats: None,
             link: None,
         }
+    }
+
+    /// How many events it stands for.
+    pub fn count(&self) -> u64 {
+        self.repeats.unwrap_or(1)
     }
 
     /// The `type` of this event, such as `mcp_tool_called`.
@@ -120,6 +133,7 @@ impl EventBody {
             | Self::StoreReplaced(_)
             | Self::ConfigRefused(_)
             | Self::ServerDenied(_) => Some(Severity::High),
+            Self::SinkFailing(_) => Some(Severity::Medium),
             _ => None,
         }
     }
@@ -148,6 +162,7 @@ impl EventBody {
     pub fn uid(&self) -> Option<u32> {
         match self {
             Self::ServerStarted(started) => started.uid,
+            Self::AgentLoss(loss) => loss.uid,
             Self::NetworkConnection(connection) => connection.connecting.uid,
             Self::ServerEgress(egress) => egress.connecting.uid,
             Self::NetworkBlocked(blocked) | Self::CallsBlocked(CallsBlocked(blocked)) => Some(blocked.uid),
@@ -210,6 +225,10 @@ bodies! {
     ConfigReloaded = "agent_config_reloaded",
     /// The agent cannot use another configuration: the previous one stays in force.
     ConfigRefused = "agent_config_refused",
+    /// A sink cannot be written to.
+    SinkFailing = "agent_sink_failing",
+    /// A sink can be written to again.
+    SinkRecovered = "agent_sink_recovered",
     /// The agent ends, with all counters.
     AgentStopped = "agent_stopped",
     /// The head of the hash chain.
@@ -319,6 +338,8 @@ impl Serialize for Event {
             via: &'a [ServerId],
             #[serde(skip_serializing_if = "Option::is_none")]
             connection: Option<ConnectionId>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            repeats: Option<u64>,
             #[serde(flatten)]
             body: Untagged<'a>,
             #[serde(flatten)]
@@ -332,6 +353,7 @@ impl Serialize for Event {
             server_type: self.server_type,
             via: &self.via,
             connection: self.connection,
+            repeats: self.repeats,
             body: Untagged::from(&self.body),
             link: &self.link,
         };

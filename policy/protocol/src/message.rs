@@ -23,6 +23,7 @@ use smallvec::{SmallVec, smallvec};
 use mcpwarden_terms::Direction;
 
 pub use keys::{Respelled, respell};
+pub(crate) use mend::BLANKS;
 pub use method::Method;
 pub use value::{
     Key, all_members, decode_str, members, members_once, mend_surrogates, string, value, without,
@@ -351,6 +352,28 @@ pub fn is_mcp_opening(message: &Message<'_>) -> bool {
         Kind::Request { method, .. } => method.is_client_request(),
         _ => false,
     }
+}
+
+/// Whether an answer shows by itself that who gives it is an MCP server: that to `initialize`, a list of tools, or the result of
+/// a call. A language server answers `initialize` without a `protocolVersion`.
+pub fn is_mcp_answer(message: &Message<'_>) -> bool {
+    let Kind::Response { result, .. } = &message.kind else { return false };
+    let [version, capabilities, tools, content] =
+        members(result.get(), ["protocolVersion", "capabilities", "tools", "content"]);
+    let starts = |value: Option<&RawValue>, with| value.is_some_and(|value| value.get().starts_with(with));
+    let first = |list: Option<&'_ RawValue>, keys| {
+        let list: Vec<&RawValue> = serde_json::from_str(list?.get()).ok()?;
+        let [one, other]: [Option<&RawValue>; 2] = members(list.first()?.get(), keys);
+        Some((one.map(RawValue::get).map(str::to_owned), other.is_some()))
+    };
+    let is_tool = matches!(first(tools, ["name", "inputSchema"]), Some((Some(_), true)));
+    let is_content = first(content, ["type", "text"]).is_some_and(|(kind, _)| {
+        kind.is_some_and(|kind| {
+            [r#""text""#, r#""image""#, r#""audio""#, r#""resource""#, r#""resource_link""#]
+                .contains(&kind.as_str())
+        })
+    });
+    starts(version, '"') && starts(capabilities, '{') || is_tool || is_content
 }
 
 /// The members of a message that mean something.

@@ -2,7 +2,7 @@
 
 use super::words::{Form, Word, word};
 use super::{Acts, for_each_word};
-use crate::terms::ToolCategory::{Read, Unknown};
+use crate::terms::ToolCategory::{Read, Send, Unknown};
 
 /// Most words of a name that are compared with each other.
 const MAX_PARTS: usize = 16;
@@ -10,6 +10,20 @@ const MAX_PARTS: usize = 16;
 const NOUNS_IN_FRONT: [&str; 1] = ["list"];
 /// Words that put two verbs beside each other.
 const CONJUNCTIONS: [&str; 4] = ["and", "or", "then", "n"];
+
+/// Verbs that send to another place or only to a file here.
+const VAGUE: [&str; 2] = ["export", "sync"];
+
+/// Whether a name has words of sending, and all of them may mean a file on this host as well.
+pub(super) fn is_vague(name: &str) -> bool {
+    let (mut vague, mut sends) = (false, false);
+    for_each_word(name, |text| {
+        let is_vague = VAGUE.iter().any(|verb| text.starts_with(verb));
+        vague |= is_vague;
+        sends |= !is_vague && word(text).is_some_and(|word| word.category == Send);
+    });
+    vague && !sends
+}
 
 /// The acts of a name.
 pub(super) fn acts(name: &str) -> Acts {

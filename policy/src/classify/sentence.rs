@@ -110,6 +110,16 @@ const NEGATIONS: &[&str] = &[
     "not", "never", "cannot", "doesn", "don", "isn", "aren", "won", "wouldn", "shouldn", "couldn", "nor",
     "neither",
 ];
+/// Verbs that say what they do by their object: "performs a search", "executes a SELECT query".
+const LIGHT: &[&str] = &["perform", "performs", "run", "runs", "execute", "executes"];
+/// Objects that are read, and those that are if one of [`OF_READING`] stands in front.
+const READINGS: &[&str] = &["search", "lookup"];
+const STATEMENTS: &[&str] = &["query", "queries", "statement", "statements"];
+const OF_READING: &[&str] = &["select", "only", "readonly"];
+/// How many words a light verb's object may have.
+const MAX_OBJECT: usize = 5;
+/// What is no reader: "streams it to a webhook".
+const DESTINATIONS: &[&str] = &["webhook", "webhooks"];
 /// What names the way something goes: "over the network".
 const WAYS: &[&str] = &["over", "via", "through"];
 const AGAINST: &[&str] = &["but", "however", "instead", "although", "yet"];
@@ -142,8 +152,7 @@ pub(super) fn acts(description: &str) -> Acts {
     let mut is_first = true;
     for_each_sentence(description, |tokens| {
         if std::mem::take(&mut is_first)
-            && let Some(Token::Word { text, is_joined: false }) = tokens.first()
-            && let Some(word) = word(text).filter(|word| word.category == ToolCategory::Read)
+            && let Some(word) = meaning(tokens, 0).filter(|word| word.category == ToolCategory::Read)
             && word.form != Form::Participle
         {
             acts.add(word);
@@ -185,14 +194,18 @@ fn read_sentence(tokens: &[Token], acts: &mut Acts) {
     let mut before =
         Before { negation: Negation::None, is_subordinate: false, reads: false, first: None, is_reference };
     for (at, token) in tokens.iter().enumerate() {
-        let Token::Word { text: this, is_joined } = token else {
+        let Token::Word { text: this, .. } = token else {
             if matches!(token, Token::Comma) {
                 before.comma();
             }
             continue;
         };
         before.pass(this, text(at + 1));
-        let Some(word) = word(this).filter(|_| !is_joined) else { continue };
+        if this == "to" && before.negation == Negation::None && !before.is_subordinate {
+            let to = if DETERMINERS.contains(&text(at + 1)) { at + 2 } else { at + 1 };
+            acts.merge(sent_to(text(to)));
+        }
+        let Some(word) = meaning(tokens, at) else { continue };
         let near =
             [if at > 1 { text(at - 2) } else { "" }, if at > 0 { text(at - 1) } else { "" }, text(at + 1)];
         let is_way = near[..2].iter().any(|word| WAYS.contains(word));
@@ -212,6 +225,38 @@ fn read_sentence(tokens: &[Token], acts: &mut Acts) {
     }
 }
 
+/// What a word of a sentence says, with what stands behind it.
+fn meaning(tokens: &[Token], at: usize) -> Option<Word> {
+    let Token::Word { text, is_joined: false } = tokens.get(at)? else { return None };
+    let known = word(text)?;
+    let reads = LIGHT.contains(&text.as_str()) && is_reading(tokens.get(at + 1..).unwrap_or_default());
+    Some(if reads { Word { category: ToolCategory::Read, side_effect: None, ..known } } else { known })
+}
+
+/// Whether what a light verb does is reading, by the words behind it.
+fn is_reading(behind: &[Token]) -> bool {
+    let object = behind.iter().take(MAX_OBJECT).map(Token::text);
+    let mut only_reads = false;
+    for word in object.take_while(|word| *word != ",") {
+        only_reads |= OF_READING.contains(&word);
+        if READINGS.contains(&word) || only_reads && STATEMENTS.contains(&word) {
+            return true;
+        }
+    }
+    false
+}
+
+/// What it means that something goes there.
+fn sent_to(destination: &str) -> Acts {
+    let mut acts = Acts::default();
+    if DESTINATIONS.contains(&destination)
+        && let Some(send) = word("send")
+    {
+        acts.add(send);
+    }
+    acts
+}
+
 impl Before {
     fn comma(&mut self) {
         self.is_subordinate = false;
@@ -225,7 +270,7 @@ impl Before {
     fn pass(&mut self, word: &str, next: &str) {
         if SUBORDINATE.contains(&word) {
             self.is_subordinate = true;
-        } else if NEGATIONS.contains(&word) {
+        } else if NEGATIONS.contains(&word) || word == "can" && next == "t" {
             let is_limit = matches!(next, "only" | "just" | "merely");
             // "Do not ask, delete it": what follows a comma is an order again.
             let far = match word {
@@ -252,7 +297,11 @@ impl Before {
             Form::Participle => true,
             Form::Ing => DETERMINERS.contains(&before),
             Form::Base | Form::BaseAndParticiple => {
-                DETERMINERS.contains(&before) || AUXILIARIES.contains(&before) || before == "this"
+                // "Copy of the page"
+                DETERMINERS.contains(&before)
+                    || AUXILIARIES.contains(&before)
+                    || before == "this"
+                    || word.is_noun && next == "of"
             }
             Form::Third => {
                 DETERMINERS.contains(&before)

@@ -1,3 +1,5 @@
+mod real;
+
 use super::*;
 use ToolCategory::{Compute, Read, Send, Unknown, Write};
 

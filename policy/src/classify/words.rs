@@ -18,10 +18,10 @@ const VERBS: &[Verbs] = &[
         false,
         "read get list find search lookup view show describe browse retrieve inspect check compare explain summarize \
          count locate detect identify enumerate analyze analyse estimate calculate validate verify examine whoami peek \
-         decode encode parse translate look scan preview diff outline",
+         decode encode parse translate convert look scan preview diff outline screenshot snapshot",
     ),
     (Read, None, true, "query"),
-    (Read, Some("network.http"), false, "fetch download"),
+    (Read, Some("network.http"), false, "fetch download navigate visit crawl scrape"),
     (
         Write,
         Some("fs.write"),
@@ -31,7 +31,7 @@ const VERBS: &[Verbs] = &[
          reopen subscribe unsubscribe unregister kick mute unmute unblock adjust alter rewrite overwrite prepend \
          increment decrement rotate generate install upgrade configure provision allocate attach detach unlink unmount \
          mkdir mv chmod chown apply rebase revert cancel enroll mutate migrate paste inject ingest initialize snooze \
-         acknowledge",
+         acknowledge compose fill",
     ),
     (
         Write,
@@ -39,7 +39,7 @@ const VERBS: &[Verbs] = &[
         true,
         "set edit update move patch close copy clone duplicate change commit merge archive schedule book order mark \
          flag star vote label store record register grant lock link mount touch stash tag checkout branch fork load \
-         import restore swap release reset block ban join leave comment log turn backup reserve",
+         import restore swap release reset block ban join leave comment log turn backup reserve draft click",
     ),
     (
         Write,

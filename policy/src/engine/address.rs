@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::io::Reached;
+use super::recorder::{MAX_NAME_BYTES, clip};
 use crate::discovery;
 use crate::event::ServerType;
 use crate::network;
@@ -17,6 +18,8 @@ const FOUND_AGAIN: Duration = Duration::from_secs(1_800);
 pub(super) struct At {
     pub(super) address: SocketAddr,
     pub(super) netns: Option<u64>,
+    /// What the client calls its host.
+    pub(super) host: Box<str>,
     path: String,
     tls: bool,
     pub(super) kind: ServerType,
@@ -27,7 +30,12 @@ pub(super) struct At {
 impl At {
     /// What a client reached; `tls`: whether it is declared to be spoken to over TLS.
     pub(super) fn of(reached: Reached, tls: bool) -> Self {
+        let host = match reached.host.as_deref() {
+            Some(host) => clip(without_port(host), MAX_NAME_BYTES),
+            None => reached.address.ip().to_string(),
+        };
         Self {
+            host: host.into(),
             // The one that is really spoken to: `0.0.0.0` is no other server than `127.0.0.1`.
             address: SocketAddr::new(network::reached(reached.address.ip()), reached.address.port()),
             netns: reached.netns,
@@ -73,6 +81,14 @@ impl At {
 
     /// Memory that it takes beside itself.
     pub(super) fn bytes(&self) -> usize {
-        self.path.len()
+        self.path.len() + self.host.len()
+    }
+}
+
+/// A host without its port: `[::1]:80` is `[::1]`.
+pub(super) fn without_port(text: &str) -> &str {
+    match text.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => text,
     }
 }

@@ -238,6 +238,8 @@ counters! { Counters {
     denials,
     /// Things found that are bad enough to be events.
     detections,
+    /// Events that were not reported by themselves, since there were many of their like.
+    events_folded,
     /// Bounds that an inspection reached: something was not looked at, or not said.
     inspection_bounds,
     /// Answers to a request for a list that have none; nothing of what was known changes.

@@ -1,6 +1,9 @@
 //! What is known of one connection.
 
+mod candidate;
 mod tools;
+
+pub(super) use tools::RESOURCE;
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -8,11 +11,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::address::At;
-use super::config::{Counters, EngineLimits};
+use super::config::Counters;
 use super::io::{Connect, Exec, ExitStatus, Process};
 use super::memory::Account;
 use super::pairing::Pairing;
-use super::seen::{Seen, Stop};
+use super::seen::Stop;
 use crate::discovery::{self, Match};
 use crate::event::{CaptureGap, GateDecided, Identity, MatchedBy, ServerExited, ServerType};
 use crate::guard::ToolFacts;
@@ -47,13 +50,6 @@ pub(super) enum Waiting {
     },
     Connect(Box<Connect>),
 }
-
-/// Most remarks on frames remembered of a candidate.
-const MAX_WAITING_REMARKS: usize = 16;
-/// Most gaps remembered of a candidate.
-const MAX_WAITING_GAPS: usize = 16;
-/// Most connects remembered of a candidate: one that is being installed fetches its parts first.
-const MAX_WAITING_CONNECTS: usize = 64;
 
 /// How far a connection is.
 #[derive(Debug)]
@@ -197,35 +193,10 @@ impl Connection {
         self.is_candidate() && self.asked.is_some()
     }
 
-    /// Whether a candidate has answered something already.
-    pub(super) fn has_answered(&self) -> bool {
-        self.waiting_frames(Direction::ServerToClient) > 0
-    }
-
-    /// How many frames a candidate was sent that say nothing of what it is.
-    pub(super) fn asked_frames(&self) -> usize {
-        self.waiting_frames(Direction::ClientToServer)
-    }
-
-    fn waiting_frames(&self, way: Direction) -> usize {
-        let Stage::Candidate { waiting, .. } = &self.stage else { return 0 };
-        let goes = |item: &&Waiting| matches!(item, Waiting::Frame { direction, .. } if *direction == way);
-        waiting.iter().filter(goes).count()
-    }
-
     /// Whether its client stands between a container engine's daemon and the programs in its containers.
     pub(super) fn is_in_container(&self) -> bool {
         let executable = self.client.as_ref().and_then(|client| client.executable.as_deref());
         executable.is_some_and(discovery::is_container_shim)
-    }
-
-    /// The first that a candidate was asked.
-    pub(super) fn first_words(&self) -> Option<&[u8]> {
-        let Stage::Candidate { waiting, .. } = &self.stage else { return None };
-        waiting.iter().find_map(|item| match item {
-            Waiting::Frame { direction: Direction::ClientToServer, bytes, .. } => Some(bytes.as_slice()),
-            _ => None,
-        })
     }
 
     /// Whether it may be dropped when it does not behave like a server.
@@ -385,62 +356,6 @@ impl Connection {
         }
     }
 
-    /// Keeps a frame until it is known what this is. Whether there was room.
-    pub(super) fn keep_frame(&mut self, seen: Seen<'_>, frame: &[u8], limits: &EngineLimits) -> bool {
-        let Seen { direction, time, stop, turn, .. } = seen;
-        self.keep(frame.len(), limits, || {
-            let (bytes, turn) = (frame.to_vec(), turn.map(Into::into));
-            Waiting::Frame { direction, time, bytes, stop, turn }
-        })
-    }
-
-    /// Keeps what the gate did until it is known what this is. Whether there was room.
-    pub(super) fn keep_decided(
-        &mut self,
-        time: Timestamp,
-        decided: GateDecided,
-        limits: &EngineLimits,
-    ) -> bool {
-        let length = size_of::<GateDecided>() + decided.code.len() + decided.reason.len();
-        self.keep(length, limits, || Waiting::Decided { time, decided: Box::new(decided) })
-    }
-
-    fn keep(&mut self, length: usize, limits: &EngineLimits, item: impl FnOnce() -> Waiting) -> bool {
-        let Stage::Candidate { waiting, frames, bytes, .. } = &mut self.stage else { return false };
-        if *frames >= limits.candidate_frames || *bytes + length > limits.candidate_bytes {
-            return false;
-        }
-        *frames += 1;
-        *bytes += length;
-        waiting.push_back(item());
-        true
-    }
-
-    /// Keeps a connect until it is known what this is, where there is room.
-    pub(super) fn keep_connect(&mut self, connect: Connect, limits: &EngineLimits) {
-        let Stage::Candidate { waiting, bytes, .. } = &mut self.stage else { return };
-        let kept = waiting.iter().filter(|item| matches!(item, Waiting::Connect(_))).count();
-        if kept >= MAX_WAITING_CONNECTS || *bytes + connect.bytes() > limits.candidate_bytes {
-            self.connects_not_kept += 1;
-            return;
-        }
-        *bytes += connect.bytes();
-        waiting.push_back(Waiting::Connect(Box::new(connect)));
-    }
-
-    /// Keeps a gap until it is known what this is; beyond a bound they are added to the last.
-    pub(super) fn keep_gap(&mut self, time: Timestamp, gap: CaptureGap) {
-        let Stage::Candidate { waiting, gaps, .. } = &mut self.stage else { return };
-        *gaps += 1;
-        if *gaps <= MAX_WAITING_GAPS {
-            waiting.push_back(Waiting::Gap { time, gap });
-        } else if let Some(Waiting::Gap { gap: last, .. }) =
-            waiting.iter_mut().rev().find(|item| matches!(item, Waiting::Gap { .. }))
-        {
-            last.bytes = last.bytes.saturating_add(gap.bytes);
-        }
-    }
-
     /// Notes whether the last frame of a direction was a message.
     pub(super) fn note_message(&mut self, direction: Direction, is_message: bool) {
         *self.last_of(direction) = is_message;
@@ -456,15 +371,6 @@ impl Connection {
         match direction {
             Direction::ClientToServer => to_server,
             Direction::ServerToClient => to_client,
-        }
-    }
-
-    /// Keeps why the frame before is ambiguous, where there is room: each is reported once of a connection.
-    pub(super) fn keep_ambiguous(&mut self, direction: Direction, time: Timestamp, framing: Framing) {
-        let Stage::Candidate { waiting, .. } = &mut self.stage else { return };
-        let kept = waiting.iter().filter(|item| matches!(item, Waiting::Ambiguous { .. })).count();
-        if kept < MAX_WAITING_REMARKS {
-            waiting.push_back(Waiting::Ambiguous { direction, time, framing });
         }
     }
 

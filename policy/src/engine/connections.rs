@@ -62,6 +62,11 @@ impl Connections {
         self.all.get_mut(&id)
     }
 
+    /// The user whose server a connection is; `None` while that is not known.
+    pub(super) fn user(&self, id: ConnectionId) -> User {
+        self.get(id).and_then(|connection| connection.account.user)
+    }
+
     pub(super) fn values(&self) -> impl Iterator<Item = &Connection> {
         self.all.values()
     }

@@ -66,6 +66,7 @@ impl Destinations {
                 via: Vec::new(),
                 connection: None,
                 body: NetworkConnection { connecting: connecting(&connect) }.into(),
+                repeats: None,
                 link: None,
             };
             cx.reporter.emit(event);

@@ -167,9 +167,10 @@ impl Evaluator {
         cx: &mut Context<'_>,
         scope: &Scope,
         tool: Option<&str>,
-        turn: Option<&str>,
+        seen: Option<Seen<'_>>,
         ask: impl FnOnce(&mut Executor, &Facts<'_>) -> T,
     ) -> Option<T> {
+        let (turn, id) = seen.map_or((None, None), |seen| (seen.turn, seen.id));
         let session = self.session_entry(cx.connections, scope.connection);
         if let Some(tool) = tool {
             self.recall_tool(cx, scope, tool);
@@ -197,6 +198,9 @@ impl Evaluator {
                 (false, false) => Listing::Pending { since },
             },
             session: &scope.session,
+            connection: scope.connection,
+            jsonrpc_id: id,
+            host: connection.at.as_ref().map(|at| &*at.host),
             uid,
             turn,
             tool: tool.and_then(|tool| connection.tool(tool)),
@@ -217,8 +221,8 @@ impl Evaluator {
         operations: &[Operation<'_>],
         tool: Option<&str>,
     ) -> Evaluation {
-        let Seen { time: now, stop, turn, .. } = seen;
-        let verdict = self.with_facts(cx, scope, tool, turn, |executor, facts| {
+        let Seen { time: now, stop, .. } = seen;
+        let verdict = self.with_facts(cx, scope, tool, Some(seen), |executor, facts| {
             let question = Question { operations, facts, now };
             let mut verdict = match executor.ask(&question, None) {
                 Outcome::Decided(verdict) => verdict,
@@ -240,7 +244,7 @@ impl Evaluator {
     /// Tells the guards that no result of a call is to be waited for.
     pub(super) fn settle_call(&mut self, cx: &mut Context<'_>, scope: &Scope, seen: Seen<'_>, tool: &str) {
         let now = seen.time;
-        self.with_facts(cx, scope, Some(tool), seen.turn, |executor, facts| {
+        self.with_facts(cx, scope, Some(tool), Some(seen), |executor, facts| {
             let operations = [Operation::ToolResult { tool_name: tool, result: None, error: None }];
             executor.settle(&Question { operations: &operations, facts, now }, &Verdict::default());
         });

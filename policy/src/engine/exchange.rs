@@ -151,6 +151,7 @@ impl Exchange {
             now,
             stop: None,
             turn: None,
+            id: None,
             reading: Reading::default(),
         };
         self.answer_early(ev, cx, seen, key, early);
@@ -319,6 +320,7 @@ impl Exchange {
                     now,
                     stop: None,
                     turn: None,
+                    id: None,
                     reading: Reading::default(),
                 };
                 for message in &parsed.messages {

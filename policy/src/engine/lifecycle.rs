@@ -91,8 +91,17 @@ impl Engine {
                 Waiting::Frame { direction, time, bytes, stop, turn } => {
                     let (length, turn) = (bytes.len() as u64, turn.as_deref());
                     let reading = Reading::default();
-                    let seen =
-                        Seen { connection: id, direction, time, bytes: length, now, stop, turn, reading };
+                    let seen = Seen {
+                        connection: id,
+                        direction,
+                        time,
+                        bytes: length,
+                        now,
+                        stop,
+                        turn,
+                        id: None,
+                        reading,
+                    };
                     self.frame(seen, &bytes, out);
                 }
                 Waiting::Decided { time, decided } => self.parts(out).cx.report(id, time, *decided),

@@ -15,7 +15,7 @@ use crate::terms::{ConnectionId, ServerId, SessionId, Timestamp};
 impl Engine {
     /// When [`Engine::tick`] has something to do next; `None` when nothing is waiting.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.timers.next()
+        [self.timers.next(), self.folding.next()].into_iter().flatten().min()
     }
 
     /// What happened so far, in numbers.

@@ -27,7 +27,10 @@ impl Engine {
             Ok(parsed) => self.parsed_frame(seen, frame, parsed, out),
             Err(ProtocolError::TooManyMessages) => {
                 self.counters.oversized_batches += 1;
+                self.note_message(seen, false);
                 self.parts(out).cx.report_invalid(seen, frame);
+                let place = (seen.connection, seen.direction, seen.time);
+                self.irregular(place, Structure::OversizedBatch, "batch", "", out);
             }
             Err(ProtocolError::Json { .. }) => {
                 self.note_message(seen, false);

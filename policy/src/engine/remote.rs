@@ -1,6 +1,6 @@
 //! Servers at addresses.
 
-use super::address::At;
+use super::address::{At, without_port};
 use super::config::EngineConfig;
 use super::connection::Connection;
 use super::connections::Connections;
@@ -86,6 +86,7 @@ pub(super) fn uninspected(cx: &mut Context<'_>, reached: &Reached, reason: Strin
             via: Vec::new(),
             connection: None,
             body: body.into(),
+            repeats: None,
             link: None,
         };
         cx.reporter.emit(event);
@@ -107,12 +108,4 @@ fn declared_at<'a>(config: &'a EngineConfig, reached: &Reached) -> Option<&'a Re
     }
     let path = reached.path.trim_end_matches('/');
     meant.into_iter().find(|remote| remote.path.trim_end_matches('/') == path)
-}
-
-/// A host without its port: `[::1]:80` is `[::1]`.
-fn without_port(text: &str) -> &str {
-    match text.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => text,
-    }
 }

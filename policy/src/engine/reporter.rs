@@ -50,6 +50,7 @@ impl Reporter<'_> {
             via: scope.via,
             connection: Some(scope.connection),
             body: body.into(),
+            repeats: None,
             link: None,
         });
     }

@@ -1,5 +1,6 @@
 //! Frames as they were seen.
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::guard::Verdict;
@@ -18,6 +19,8 @@ pub(super) struct Seen<'a> {
     pub(super) stop: Option<Stop>,
     /// The turn of the model that it belongs to, where a recording names it.
     pub(super) turn: Option<&'a str>,
+    /// The JSON-RPC id of the request that it is or answers, as it is recorded, once it is at hand.
+    pub(super) id: Option<&'a Value>,
     /// Who takes it for what it is taken for here.
     pub(super) reading: Reading<'a>,
 }

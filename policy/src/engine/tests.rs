@@ -1,11 +1,13 @@
 //! Tables of inputs and what is said of them.
 
+mod across;
 mod answers;
 mod approvals;
 mod bounds;
 mod capability_checks;
 mod declared;
 mod files;
+mod folding;
 mod gate;
 mod inspect;
 mod judge;
@@ -297,6 +299,8 @@ pub(super) fn short(output: &Output) -> String {
         | EventBody::ConfigReloaded(_)
         | EventBody::ConfigRefused(_)
         | EventBody::AgentStopped(_)
+        | EventBody::SinkFailing(_)
+        | EventBody::SinkRecovered(_)
         | EventBody::NetworkClosed(_)
         | EventBody::ServerDenied(_)
         | EventBody::NetworkBlocked(_)

@@ -18,7 +18,7 @@ use crate::detect::{Detector, ToolNames};
 use crate::glob::NameGlob;
 use crate::guard::{Facts, Operation, ToolFacts, Verdict};
 use crate::guards::{Asked, Executor, Limiter, Outcome, Question, build};
-use crate::terms::{GuardKind, Phase, PinState, RiskLevel, SessionId, Timestamp, ToolCategory};
+use crate::terms::{ConnectionId, GuardKind, Phase, PinState, RiskLevel, SessionId, Timestamp, ToolCategory};
 
 /// Who goes by the calls before, which a table does not know: the kernel half counts them itself.
 const BY_HISTORY: [GuardKind; 2] = [GuardKind::RateLimit, GuardKind::CrossServer];
@@ -93,7 +93,7 @@ impl Asker {
                     self.ask(subject, &[request("prompts/get"), prompt], None, None)
                 }
                 METHOD_RESOURCE => {
-                    let resource = Operation::ResourceRequest { uri: "" };
+                    let resource = Operation::ResourceRequest { uri: "", is_listed: false };
                     self.ask(subject, &[request("resources/read"), resource], None, None)
                 }
                 METHOD_TOOL => self.ask(subject, &[request("tools/call")], None, None),
@@ -166,7 +166,8 @@ impl Asker {
     ) -> Result<u16, GateError> {
         let mut trace = self.is_limited(subject).then(Vec::new);
         let verdict = self.call(subject, name, known, trace.as_mut());
-        let pays = verdict.denied.is_some() && trace.is_some_and(|trace| self.pays(subject, &trace));
+        let is_late = verdict.denied.as_ref().is_some_and(|(kind, _)| !kind.is_across_servers());
+        let pays = is_late && trace.is_some_and(|trace| self.pays(subject, &trace));
         let consequences = match &verdict.denied {
             // Nor does it where the calls before are what denies it: the rules across servers come first.
             Some(_) if pays => Consequences { pays, may_do_anything: false, ..consequences },
@@ -200,6 +201,9 @@ impl Asker {
             trust: subject.trust,
             listing: subject.listing,
             session: &self.session,
+            connection: ConnectionId(0),
+            jsonrpc_id: None,
+            host: None,
             uid: None,
             turn: None,
             tool,

@@ -4,6 +4,7 @@
 //! Nothing is judged before a session has its second server: until then only the last read is remembered, so that a
 //! server that comes late is judged by it.
 
+mod act;
 mod session;
 
 use std::any::Any;
@@ -20,6 +21,8 @@ use crate::guard::{
     TurnState, Verdict,
 };
 use crate::terms::{GuardKind, SessionId, Severity, Timestamp, ToolCategory};
+use act::Act;
+pub(crate) use act::is_of_network;
 use session::{Call, Session, Spans};
 
 /// Most sessions that are remembered at once.
@@ -63,6 +66,11 @@ impl CrossServer {
         }
     }
 
+    /// What an operation does, if that is judged.
+    fn act<'a>(&self, operation: &Operation<'a>, facts: &Facts<'_>) -> Option<Act<'a>> {
+        self.config.enabled.then(|| Act::of(operation, facts, &self.classifier)).flatten()
+    }
+
     fn spans(&self) -> Spans {
         let CrossServerConfig { read_then_send, burst, cross_server_flow, turn_gap, session_idle, .. } =
             &self.config;
@@ -85,13 +93,6 @@ impl CrossServer {
         name
     }
 
-    fn category(&self, tool: &str, facts: &Facts<'_>) -> ToolCategory {
-        match facts.tool {
-            Some(known) => known.category,
-            None => self.classifier.category(&facts.server.0, tool),
-        }
-    }
-
     /// The session, which is new where nothing is known of it.
     fn session(&mut self, id: &SessionId, now: Timestamp) -> Option<&mut Session> {
         if !self.sessions.contains_key(id) {
@@ -112,12 +113,12 @@ impl CrossServer {
     fn broken<'s>(
         &self,
         session: &'s Session,
-        category: ToolCategory,
+        act: &Act<'_>,
         facts: &'s Facts<'_>,
         now: Timestamp,
     ) -> Option<Broken<'s>> {
         let CrossServerConfig { read_then_send, burst, cross_server_flow: flow, .. } = &self.config;
-        let server = &*bounded(&facts.server.0);
+        let (server, category) = (&*bounded(&facts.server.0), act.category);
         if read_then_send.enabled && category == ToolCategory::Send {
             let window = read_then_send.window.0;
             let related = session.reads_elsewhere(server, |call| call.is_within(window, now));
@@ -139,7 +140,7 @@ impl CrossServer {
             }
         }
         let recent = || session.calls_of(server).filter(|call| call.is_within(burst.window.0, now));
-        if burst.enabled && recent().count() >= burst.max_calls as usize {
+        if burst.enabled && act.tool.is_some() && recent().count() >= burst.max_calls as usize {
             let reason = format!(
                 "Server '{}' exceeded burst limit: more than {} calls in {}",
                 short(server),
@@ -216,16 +217,12 @@ impl Guard for CrossServer {
         facts: &Facts<'_>,
         now: Timestamp,
     ) -> Result<Answer, GuardError> {
-        let Operation::ToolInvoke { tool_name, .. } = *operation else { return allow() };
-        if !self.config.enabled {
-            return allow();
-        }
+        let Some(act) = self.act(operation, facts) else { return allow() };
         let Some(session) = self.sessions.get(facts.session) else { return allow() };
         if !session.is_active_with(&bounded(&facts.server.0)) {
             return allow();
         }
-        let category = self.category(tool_name, facts);
-        match self.broken(session, category, facts, now) {
+        match self.broken(session, &act, facts, now) {
             Some(broken) => deny_with(broken.rule, broken.reason.clone(), Some(broken.details())),
             None => allow(),
         }
@@ -235,35 +232,34 @@ impl Guard for CrossServer {
         if !self.config.enabled {
             return;
         }
-        let server = &*facts.server.0;
-        match *operation {
-            Operation::ToolsList { .. } => {
-                let server = self.name(server);
-                if let Some(session) = self.session(facts.session, now) {
-                    session.note_server(server);
-                }
+        if let Operation::ToolsList { .. } = operation {
+            let server = self.name(&facts.server.0);
+            if let Some(session) = self.session(facts.session, now) {
+                session.note_server(server);
             }
-            Operation::ToolInvoke { tool_name, .. } => {
-                let call = Call {
-                    time: now,
-                    server: self.name(server),
-                    tool: self.name(tool_name),
-                    category: self.category(tool_name, facts),
-                    stopped: verdict.enforced,
-                    turn: facts.turn.map(|turn| self.name(turn)),
-                    gap_turn: 0,
-                };
-                let spans = self.spans();
-                let session = self.session(facts.session, now);
-                let dropped = session.is_some_and(|session| session.note_call(call, spans));
-                self.records_dropped += u64::from(dropped);
+        } else if act::is_answer(operation) {
+            if let Some(session) = self.sessions.get_mut(facts.session) {
+                session.note_result(now);
             }
-            Operation::ToolResult { .. } => {
-                if let Some(session) = self.sessions.get_mut(facts.session) {
-                    session.note_result(now);
-                }
-            }
-            _ => {}
+        } else if let Some(act) = self.act(operation, facts) {
+            let call = Call {
+                time: now,
+                server: self.name(&facts.server.0),
+                connection: facts.connection,
+                id: facts.jsonrpc_id.cloned().unwrap_or_default(),
+                method: self.name(act.method),
+                tool: self.name(act.name()),
+                category: act.category,
+                reads: act.reads,
+                is_asked: act.is_asked,
+                stopped: verdict.enforced,
+                turn: facts.turn.map(|turn| self.name(turn)),
+                gap_turn: 0,
+            };
+            let spans = self.spans();
+            let session = self.session(facts.session, now);
+            let dropped = session.is_some_and(|session| session.note_call(call, spans));
+            self.records_dropped += u64::from(dropped);
         }
     }
 
@@ -287,12 +283,14 @@ impl Guard for CrossServer {
     }
 
     fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
-        let Operation::ToolInvoke { tool_name, .. } = *operation else { return None };
+        let Some(act) = self.act(operation, facts) else {
+            return Some("in this phase it neither reads nor sends".to_owned());
+        };
         let active = self.sessions.get(facts.session);
         if !active.is_some_and(|session| session.is_active_with(&bounded(&facts.server.0))) {
             return Some("no other server of the session is known".to_owned());
         }
-        let category = self.category(tool_name, facts).name();
+        let category = act.category.name();
         Some(format!("a call of category {category} breaks no rule after those of the session"))
     }
 }

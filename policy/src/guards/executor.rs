@@ -63,7 +63,7 @@ impl Seat {
 counters! { GuardCounters {
     /// Answers of guards.
     asked,
-    /// Operations denied.
+    /// Denials of guards.
     denied,
     /// Guards that failed, timeouts and panics included.
     failed,
@@ -87,6 +87,17 @@ struct Progress {
 }
 
 impl Progress {
+    /// Takes a denial, and says whether it ends the question.
+    fn deny(&mut self, kind: GuardKind, denial: Denial) -> bool {
+        let Verdict { denied, also, .. } = &mut self.verdict;
+        if denied.is_none() {
+            *denied = Some((kind, denial));
+        } else {
+            also.push((kind, denial));
+        }
+        !kind.is_across_servers()
+    }
+
     fn decided(self) -> Outcome {
         Outcome::Decided(Verdict { recorded: self.changed.recorded(), ..self.verdict })
     }
@@ -115,7 +126,9 @@ impl Executor {
     /// Puts guards into their seats, which are given in the order of the configuration.
     pub fn new(guards: Vec<Box<dyn Guard>>, mut seats: Vec<Seat>) -> Self {
         seats.retain(|seat| seat.guard < guards.len());
-        seats.sort_by_key(|seat| seat.priority);
+        let is_across =
+            |seat: &Seat| guards.get(seat.guard).is_some_and(|guard| guard.kind().is_across_servers());
+        seats.sort_by_key(|seat| (!is_across(seat), seat.priority));
         let by_phase = Phase::ALL.map(|phase| {
             seats
                 .iter()
@@ -207,16 +220,12 @@ impl Executor {
         bounds
     }
 
-    /// Asks the guards in order: those of [`Phase::Request`], those of the specific phase, those of
-    /// [`Phase::Response`], each by priority. The first denial ends it, and a guard sees what those before it changed.
-    /// Everybody who was asked is added to `trace`.
-    /// What an operator blocks by hand nobody is asked about: `server_access` denies it, whether there is such a guard or not.
-    pub fn ask(&mut self, question: &Question<'_>, mut trace: Option<&mut Vec<Asked>>) -> Outcome {
-        if let Some(denial) = question.facts.block.and_then(|block| blocked::denial(block, question)) {
-            let guard = GuardKind::ServerAccess;
-            note(&mut trace, guard, Phase::Request, GuardOutcome::Deny, || Some(denial.message.clone()));
-            return Outcome::Decided(Verdict { denied: Some((guard, denial)), ..Verdict::default() });
-        }
+    /// Asks the guards in order: those across servers, those of [`Phase::Request`], those of the specific phase, those of
+    /// [`Phase::Response`], each by priority. The first denial ends it, but for one of a guard across servers: what others say
+    /// besides is told, too. A guard sees what those before it changed. Everybody who was asked is added to `trace`.
+    /// Of what an operator blocks by hand only guards across servers are asked: `server_access` denies it, whether there is
+    /// such a guard or not.
+    pub fn ask(&mut self, question: &Question<'_>, trace: Option<&mut Vec<Asked>>) -> Outcome {
         self.go_on(Progress::default(), None, question, trace)
     }
 
@@ -275,8 +284,16 @@ impl Executor {
     ) -> Outcome {
         let Question { operations, facts, now } = *question;
         let mut step = 0;
-        for stage in 0..3 {
-            for operation in operations.iter().filter(|operation| stage_of(operation.phase()) == stage) {
+        for stage in Stage::ALL {
+            if stage == Stage::Request
+                && let Some(denial) = facts.block.and_then(|block| blocked::denial(block, question))
+            {
+                let kind = GuardKind::ServerAccess;
+                note(&mut trace, kind, Phase::Request, GuardOutcome::Deny, || Some(denial.message.clone()));
+                progress.deny(kind, denial);
+                return progress.decided();
+            }
+            for operation in operations {
                 let phase = operation.phase();
                 for &index in self.by_phase.get(phase as usize).map(Vec::as_slice).unwrap_or_default() {
                     step += 1;
@@ -289,6 +306,11 @@ impl Executor {
                     };
                     let Some(guard) = self.guards.get_mut(seat.guard) else { continue };
                     let kind = guard.kind();
+                    // What is denied already takes no token.
+                    let is_spared = kind == GuardKind::RateLimit && progress.verdict.denied.is_some();
+                    if Stage::of(kind, phase) != stage || is_spared {
+                        continue;
+                    }
                     let seen = progress.changed.view(operation);
                     let answered = match answer.take() {
                         Some(answer) => answer.map(Answer::Now),
@@ -334,7 +356,10 @@ impl Executor {
                             note(&mut trace, kind, phase, GuardOutcome::Deny, || {
                                 Some(denial.message.clone())
                             });
-                            return self.denied(progress, kind, denial);
+                            self.counters.denied += 1;
+                            if progress.deny(kind, denial) {
+                                return progress.decided();
+                            }
                         }
                         Err(error) => {
                             self.counters.failed += 1;
@@ -342,21 +367,19 @@ impl Executor {
                             let closed = seat.failure_mode == FailureMode::FailClosed;
                             let said = if closed { GuardOutcome::FailClosed } else { GuardOutcome::FailOpen };
                             note(&mut trace, kind, phase, said, || Some(error.to_string()));
-                            if closed {
-                                return self.denied(progress, kind, failed(kind, &error));
+                            if !closed {
+                                progress.verdict.failed_open.push((kind, error));
+                                continue;
                             }
-                            progress.verdict.failed_open.push((kind, error));
+                            self.counters.denied += 1;
+                            if progress.deny(kind, failed(kind, &error)) {
+                                return progress.decided();
+                            }
                         }
                     }
                 }
             }
         }
-        progress.decided()
-    }
-
-    fn denied(&mut self, mut progress: Progress, kind: GuardKind, denial: Denial) -> Outcome {
-        self.counters.denied += 1;
-        progress.verdict.denied = Some((kind, denial));
         progress.decided()
     }
 
@@ -385,12 +408,26 @@ impl Executor {
     }
 }
 
-/// `request` runs before the specific phase, `response` after it.
-fn stage_of(phase: Phase) -> u8 {
-    match phase {
-        Phase::Request => 0,
-        Phase::Response => 2,
-        _ => 1,
+/// The order in which guards are asked about one operation, before all priorities.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    AcrossServers,
+    Request,
+    Specific,
+    Response,
+}
+
+impl Stage {
+    const ALL: [Self; 4] = [Self::AcrossServers, Self::Request, Self::Specific, Self::Response];
+
+    /// When a guard is asked in a phase.
+    fn of(kind: GuardKind, phase: Phase) -> Self {
+        match phase {
+            _ if kind.is_across_servers() => Self::AcrossServers,
+            Phase::Request => Self::Request,
+            Phase::Response => Self::Response,
+            _ => Self::Specific,
+        }
     }
 }
 

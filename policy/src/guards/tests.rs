@@ -10,7 +10,7 @@ use crate::classify::Classifier;
 use crate::config::{Config, FailureMode, GuardEntry, ListMode, Policy};
 use crate::detect::{DetectConfig, Detector, RuleSet, ToolNames};
 use crate::guard::{Facts, Guard, Listing, Operation, Profile, ToolFacts};
-use crate::terms::{Identity, Phase, ServerId, SessionId, Timestamp, Trust};
+use crate::terms::{ConnectionId, Identity, Phase, ServerId, SessionId, Timestamp, Trust};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 /// Any moment.
@@ -37,6 +37,8 @@ pub(super) struct World {
     pub(super) trust: Trust,
     pub(super) listing: Listing,
     pub(super) session: SessionId,
+    pub(super) jsonrpc_id: Option<Value>,
+    pub(super) host: Option<String>,
     pub(super) uid: Option<u32>,
     pub(super) turn: Option<String>,
     pub(super) tool: Option<ToolFacts>,
@@ -55,6 +57,8 @@ impl Default for World {
             trust: Trust::Medium,
             listing: Listing::Listed,
             session: SessionId("sess_1".into()),
+            jsonrpc_id: Some(json!(5)),
+            host: None,
             uid: Some(1000),
             turn: None,
             tool: None,
@@ -84,6 +88,9 @@ impl World {
             trust: self.trust,
             listing: self.listing,
             session: &self.session,
+            connection: ConnectionId(7),
+            jsonrpc_id: self.jsonrpc_id.as_ref(),
+            host: self.host.as_deref(),
             uid: self.uid,
             turn: self.turn.as_deref(),
             tool: self.tool.as_ref(),
@@ -359,14 +366,16 @@ fn decision_trace_lists_every_evaluated_guard() {
     assert_eq!(
         serde_json::to_value(trace).unwrap(),
         json!([
-            {"guard": "server_access", "phase": "request", "answer": "allow",
-             "reason": "no rule denies its server, and server_policy is no allowlist"},
-            {"guard": "sampling", "phase": "request", "answer": "allow",
-             "reason": "tools/call asks neither the client's model nor its user"},
+            {"guard": "cross_server", "phase": "request", "answer": "allow",
+             "reason": "in this phase it neither reads nor sends"},
             {"guard": "tool_shadowing", "phase": "tool_invoke", "answer": "allow",
              "reason": "no other server of the session had its name first"},
             {"guard": "cross_server", "phase": "tool_invoke", "answer": "allow",
              "reason": "no other server of the session is known"},
+            {"guard": "server_access", "phase": "request", "answer": "allow",
+             "reason": "no rule denies its server, and server_policy is no allowlist"},
+            {"guard": "sampling", "phase": "request", "answer": "allow",
+             "reason": "tools/call asks neither the client's model nor its user"},
             {"guard": "tool_access", "phase": "tool_invoke", "answer": "deny",
              "reason": "tool 'read' of server 'files' is denied by '*:read'"},
         ])

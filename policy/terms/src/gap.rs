@@ -33,11 +33,13 @@ pub enum GapCause {
     CandidateBudget,
     /// The bound on what waits to be whole (unfinished frames, records that wait for an earlier one) was reached.
     Memory,
+    /// The user had more waiting for the agent than there was free capacity: the user's share was used up.
+    UserShare,
     /// A frame is longer than `capture.max_message_bytes`.
     TooLong,
     /// They were in the pipe before the agent (or the candidate) was.
     StartedLate,
     /// The beginning of a message of which the rest had not come when the agent ended; the one after it goes on behind them
-    /// (`enforcement.persist`).
+    /// (`enforcement.persist`). Or the agent had captured them, and had no time left to read them.
     AgentEnded,
 }

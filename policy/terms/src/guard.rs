@@ -124,8 +124,14 @@ impl GuardKind {
             }
             Self::ServerAccess | Self::Sampling => &[Phase::Request],
             Self::ResultInjection => &[Phase::ToolResult, Phase::Response],
-            Self::CrossServer
-            | Self::ToolAccess
+            Self::CrossServer => &[
+                Phase::Request,
+                Phase::ToolInvoke,
+                Phase::PromptRequest,
+                Phase::ResourceRequest,
+                Phase::Response,
+            ],
+            Self::ToolAccess
             | Self::RateLimit
             | Self::DisabledTool
             | Self::Mode
@@ -134,6 +140,12 @@ impl GuardKind {
             | Self::SideEffects
             | Self::AdminToken => &[Phase::ToolInvoke],
         }
+    }
+
+    /// Whether it judges several servers together. It is asked before all others, so that no rule on one server hides what it
+    /// finds.
+    pub fn is_across_servers(self) -> bool {
+        matches!(self, Self::ToolShadowing | Self::CrossServer)
     }
 
     /// Whether it has something to say in a phase, asked there by default or not. A server that may not be used may not

@@ -26,6 +26,11 @@ impl Json {
     }
 }
 
+/// A key as a part of a JSON Pointer (RFC 6901, section 3).
+pub fn escape_pointer(key: &str) -> Cow<'_, str> {
+    if key.contains(['~', '/']) { key.replace('~', "~0").replace('/', "~1").into() } else { key.into() }
+}
+
 impl Default for Json {
     fn default() -> Self {
         Self(Cow::Borrowed("null"))

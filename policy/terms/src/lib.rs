@@ -24,7 +24,7 @@ pub use detection::{Category, Detection, Form, Match, Severity};
 pub use gap::GapCause;
 pub use guard::{GuardKind, Phase};
 pub use id::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
-pub use json::Json;
+pub use json::{Json, escape_pointer};
 pub use pin::{ItemKind, PinKey, PinState};
 pub use server::{Identity, ServerType, Trust};
 pub use session::{Mode, ProfileKey};

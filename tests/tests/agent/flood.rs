@@ -12,6 +12,9 @@ use mcpwarden_tests::sender::{Sending, call, initialize};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+/// A user who is not root: others are heard beside a flood of his.
+const NOBODY: u32 = 65_534;
+
 /// Writers and readers of a pipeline, ended with it.
 struct Flood(Child);
 
@@ -20,7 +23,8 @@ impl Flood {
         // The first `cat` is what a server looks like, and an MCP server by what it is asked.
         let request = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
         let pipeline = format!("yes '{request}' | cat | cat >/dev/null");
-        let child = Command::new("sh").args(["-c", &pipeline]).process_group(0).spawn();
+        let mut shell = Command::new("sh");
+        let child = shell.args(["-c", &pipeline]).uid(NOBODY).gid(NOBODY).process_group(0).spawn();
         Ok(Self(child.context("cannot start the flood")?))
     }
 }

@@ -1,7 +1,6 @@
 //! Servers that lie, servers that flood, and neighbours that are no servers at all.
 
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -279,31 +278,4 @@ fn settle(agent: &Agent) -> Result<()> {
     // The fd scan is taken every 5 seconds; nothing outside tells that one was.
     std::thread::sleep(Duration::from_secs(6));
     Ok(())
-}
-
-#[test]
-fn closed_output_ends_the_agent() -> Result<()> {
-    // Closing its output ends the agent: it must not go on unheard.
-    let directory = tempfile::tempdir()?;
-    let mut child = Command::new(places::agent())
-        .args(["run", "--output", "json", "--runtime-dir"])
-        .arg(directory.path().join("run"))
-        .arg("--state-dir")
-        .arg(directory.path().join("state"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut stdout = child.stdout.take().context("no stdout")?;
-    let mut first = [0; 1];
-    stdout.read_exact(&mut first).context("no first event")?;
-    drop(stdout);
-    // It notices with the next event.
-    let mut driven = Driven::start(&[], &[program("benign-server")])?;
-    driven.finish()?;
-    let ended = wait_until("the agent's end", || matches!(child.try_wait(), Ok(Some(_))));
-    if ended.is_err() {
-        child.kill()?;
-        child.wait()?;
-    }
-    ended
 }

@@ -311,6 +311,31 @@ fn data_written_before_server_start_is_a_gap() -> Result<()> {
     by_behaviour.stop().map(drop)
 }
 
+/// Of `printf … | server | jq` nothing is captured but the answers, and nothing names the server.
+#[test]
+fn one_shot_pipeline_to_unnamed_server_is_reported() -> Result<()> {
+    let agent = Agent::start(&[])?;
+    let (first, second) = (initialize(), call(1, 20));
+    let cases = [
+        ("one request", format!("{first}\n"), 1),
+        ("two requests", format!("{first}\n{second}\n"), 2),
+        ("a call alone", format!("{second}\n"), 1),
+    ];
+    for (name, before, answers) in cases {
+        for wiring in WIRINGS {
+            let steps = vec![Step::text(&before), Step::Spawn, Step::AwaitLines(answers)];
+            let mut sent = Sending { wiring, ..Sending::new(steps) }.run(&agent)?;
+            sent.await_gaps(&agent, before.len() as u64)?;
+            let what = || format!("{name} over {wiring:?}: {:?}", sent.events);
+            ensure!(sent.count("mcp_server_started") == 1, "{}", what());
+            let gaps: u64 = sent.gaps().iter().map(|(_, _, bytes)| bytes).sum();
+            ensure!(gaps == before.len() as u64, "{}", what());
+            invents_nothing(&agent, &sent).with_context(what)?;
+        }
+    }
+    agent.stop().map(drop)
+}
+
 /// How somebody else comes by a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stranger {
@@ -418,7 +443,7 @@ fn blocked_write_is_not_reported_as_gap() -> Result<()> {
     agent.stop().map(drop)
 }
 
-/// More than the pipe to the reader and the agent's queue hold, and less than the ring.
+/// More than the pipe to the reader holds, and less than the agent's queue.
 fn flood() -> Vec<Step> {
     let burst: String = (0..400).map(|number| format!("{}\n", call(1_000 + number, 50_000))).collect();
     vec![Step::line(&initialize()), Step::AwaitLines(1), text(burst, 0), Step::AwaitLines(401)]
@@ -452,7 +477,7 @@ fn stopped_output_reader_does_not_delay_shutdown() -> Result<()> {
     agent.wait_for_end()?;
     drop(pause);
     ensure!(
-        agent.stderr().contains("the reader of standard output is gone or too slow"),
+        agent.stderr().contains("stdout: the last events were not sent in time"),
         "it was not said: {}",
         agent.stderr()
     );

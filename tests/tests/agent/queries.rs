@@ -278,11 +278,10 @@ fn output_that_cannot_be_written(database: &Path) -> Result<()> {
 
 /// On a terminal each row is one line of it, and what does not fit is cut off; elsewhere all of it is there.
 fn fit_a_terminal(database: &Path) -> Result<()> {
-    const COLUMNS: u16 = 80;
     let lists = COMMANDS.into_iter().filter(|args| is_list(args));
-    for args in lists {
+    for (args, columns) in lists.flat_map(|args| [20, 41, 59, 60, 80].map(|columns| (args, columns))) {
         let whole = of(database, args)?.stdout;
-        let (mut master, slave) = terminal(COLUMNS)?;
+        let (mut master, slave) = terminal(columns)?;
         let mut command = mcpwarden(args);
         command.arg("--path").arg(database).stdout(Stdio::from(slave)).env("NO_COLOR", "1");
         let mut child = command.spawn()?;
@@ -294,9 +293,9 @@ fn fit_a_terminal(database: &Path) -> Result<()> {
         let text = String::from_utf8(bytes)?;
         ensure!(text.lines().count() == whole.lines().count(), "{args:?}: {text}\n{whole}");
         let widest = text.lines().map(|line| line.chars().count()).max();
-        ensure!(widest <= Some(COLUMNS.into()), "{args:?}: {widest:?} columns: {text}");
+        ensure!(widest <= Some(columns.into()), "{args:?}: {widest:?} of {columns} columns: {text}");
         ensure!(!whole.contains('…'), "{args:?}: {whole}");
-        let wide = whole.lines().any(|line| line.chars().count() > COLUMNS.into());
+        let wide = whole.lines().any(|line| line.chars().count() > columns.into());
         ensure!(text.contains('…') == wide, "{args:?}: {text}");
     }
     Ok(())

@@ -29,7 +29,7 @@ use reqwest::header::HeaderMap;
 
 use crate::cli::InspectOptions;
 use crate::config;
-use crate::output::{FAILED, clean, escaped, print_line};
+use crate::output::{FAILED, clean, escaped, print_error, print_line};
 use input::{Contents, Declared, Entry};
 use report::Report;
 
@@ -45,7 +45,7 @@ pub fn run(options: &InspectOptions) -> ExitCode {
                 return ExitCode::from(*status);
             }
             progress::status("");
-            anstream::eprintln!("mcpwarden: {}", escaped(&format!("{error:#}")));
+            print_error(format!("mcpwarden: {}", escaped(&format!("{error:#}"))));
             ExitCode::from(FAILED)
         }
     }

@@ -2,18 +2,20 @@
 
 use std::io::{IsTerminal as _, stderr};
 
+use crate::output::{print_error, print_progress};
+
 /// Back to the beginning of the line, and nothing more on it.
 const CLEAR: &str = "\r\x1b[K";
 
 /// Shows `text`, which is clean, until the next one; nothing where standard error is no terminal.
 pub fn status(text: &str) {
     if stderr().is_terminal() {
-        eprint!("{CLEAR}{text}");
+        print_progress(format!("{CLEAR}{text}"));
     }
 }
 
 /// Prints a line that stays.
 pub fn line(text: &str) {
     status("");
-    eprintln!("{text}");
+    print_error(text);
 }

@@ -16,7 +16,7 @@ use mcpwarden_policy::{ConnectionId, ServerId, SessionId, Timestamp};
 use serde_json::json;
 
 use super::input::Entry;
-use crate::output::{clean, print_json_line, print_line};
+use crate::output::{clean, print_error, print_json_line, print_line};
 
 /// Bytes that the registry may keep of the definitions of all servers together: as many as one may send, and its names.
 const STORE_BYTES: usize = 256 << 20;
@@ -174,10 +174,10 @@ impl Report {
         let refused = self.registry.counters().servers_refused;
         let of_server = self.registry.connect(id, peer);
         if of_server.is_err() || self.registry.counters().servers_refused > refused {
-            anstream::eprintln!(
+            print_error(format!(
                 "mcpwarden: {}: too many servers came before to compare it with",
                 clean(name)
-            );
+            ));
         }
         let mut of_server: Vec<Detection> = of_server.ok().flatten().into_iter().collect();
         if self.is_repeated(name) {
@@ -201,11 +201,11 @@ impl Report {
                 now,
             );
             if outcome.refused > 0 {
-                anstream::eprintln!(
+                print_error(format!(
                     "mcpwarden: {}: {} definitions are too many to compare with other servers'",
                     clean(name),
                     outcome.refused
-                );
+                ));
             }
             for change in outcome.changes {
                 let named =

@@ -7,12 +7,9 @@ use mcpwarden_policy::{
 
 use super::{Agent, WATCHING};
 use crate::{
-    config::{self, Config, StdioEnforcement},
+    config::{self, StdioEnforcement},
     control::{Answer, Code},
-    daemon::{
-        measure,
-        reload::{Answering, Finished, Prepared},
-    },
+    daemon::reload::{Answering, Finished, Prepared},
     host::process,
     output::escaped,
 };
@@ -35,13 +32,13 @@ impl Agent {
         // By whichever rules are in force now.
         self.deny_found();
         let result = match outcome {
-            Ok((config, config_hash)) => {
+            Ok(config_hash) => {
                 // The calls that the new configuration denies are denied before the answer.
                 self.renew_gate();
                 self.reload.set_outcome(None, self.clock.now());
                 let needs_restart = self.reload.needs_restart();
                 let reloaded = ConfigReloaded { path, config_hash, reason, needs_restart };
-                self.identity = measure::of_identity(&config, self.kernel.backend()).into();
+                self.identity = self.measure_identity();
                 self.report(reloaded.clone().into());
                 self.manager.ready(WATCHING);
                 Ok(Answer::Reloaded(Box::new(reloaded)))
@@ -63,9 +60,10 @@ impl Agent {
         }
     }
 
-    /// Puts another configuration in force: first what may fail, and the whole of it or nothing. The configuration, and its hash.
-    fn put_in_force(&mut self, prepared: Prepared) -> Result<(Config, String), String> {
+    /// Puts another configuration in force: first what may fail, and the whole of it or nothing. Its hash.
+    fn put_in_force(&mut self, prepared: Prepared) -> Result<String, String> {
         let Prepared { config, settings, judge, rules, source } = prepared;
+        self.surroundings.refusal(&config).map_or(Ok(()), Err)?;
         if config.enforcement.stdio != StdioEnforcement::Observe {
             self.gate.check(&config, &mut self.engine, &self.clock)?;
         }
@@ -91,13 +89,13 @@ impl Agent {
                 self.confirm(connection, &server);
             }
         }
-        self.reload.put_in_force(config.clone(), source);
         self.gate.configure(&config, &mut self.kernel);
         // An agent that starts with this configuration resumes what is kept only where servers have the numbers that they have
         // after a start.
         let (hash, numbered) = (config::hash(&config), &self.network.rules().servers);
+        self.reload.put_in_force(config, source);
         let is_as_new = numbered.iter().map(|server| &server.id).eq(&in_their_order);
         self.kernel.now_keeps(is_as_new.then_some(hash.as_str()));
-        Ok((config, hash))
+        Ok(hash)
     }
 }

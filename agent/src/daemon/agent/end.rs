@@ -3,33 +3,37 @@
 use std::time::Duration;
 
 use mcpwarden_policy::{EventBody, event::AgentStopped};
-use tokio::io::unix::AsyncFd;
 
 use super::{Agent, serve::Drained};
 use crate::{
-    daemon::{ring::RingReader, signals::Ending},
+    daemon::{
+        ring::{RingReader, without_bytes},
+        signals::Ending,
+    },
     metrics::Stage,
 };
 
-/// How long an ending agent waits for whoever reads its output. It ends within 2 seconds, and after this the writer has
-/// `output::PATIENCE`.
+/// How long an ending agent waits for its store to have capacity. It ends within 2 seconds, and after this the store and the sinks
+/// have as long as [`Reporter::finish`](crate::daemon::reporter::Reporter::finish) gives them.
 const LAST_EVENTS: Duration = Duration::from_millis(800);
 
 impl Agent {
     /// Detaches, takes in what is left, and reports what was done.
-    pub(super) async fn end(&mut self, mut ring: AsyncFd<RingReader>, reason: &str, ending: &mut Ending) {
+    pub(super) async fn end(&mut self, mut ring: RingReader, reason: &str, ending: &mut Ending) {
         self.reporter.metrics.stage(Stage::Ending);
         self.manager.stopping(reason);
         self.programs = self.kernel.program_stats();
         self.kernel.detach();
+        ring.stop();
         let until = tokio::time::Instant::now() + LAST_EVENTS;
         while tokio::time::Instant::now() < until {
-            let drained = self.drain(ring.get_mut());
+            let drained = self.drain(&mut ring);
             let last = tokio::time::timeout_at(until, self.flush(ending)).await;
             if drained == Drained::All || last != Ok(None) {
                 break;
             }
         }
+        self.give_up(&mut ring);
         if self.kernel.is_kept() {
             self.kernel.proven();
             self.with_capture(|capture, clock, now, sink| capture.leave(clock, now, sink));
@@ -40,9 +44,16 @@ impl Agent {
         self.execute();
         let counters = self.counters();
         self.report_losses(&counters);
+        self.report_shares(&ring);
         self.end_blocks();
         self.report(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
         let _ = tokio::time::timeout_at(until, self.flush(ending)).await;
         self.reporter.end_following().await;
+    }
+
+    /// There is no time left for what waits: its bytes are missing.
+    fn give_up(&mut self, ring: &mut RingReader) {
+        let now = self.clock.now();
+        while ring.next(|record| self.take(&without_bytes(record), now)) {}
     }
 }

@@ -9,12 +9,9 @@ mod resume;
 mod serve;
 mod status;
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Instant,
-};
+use std::collections::{BTreeMap, VecDeque};
 
-use mcpwarden_abi::SET_ALL;
+use mcpwarden_abi::{Counter, SET_ALL};
 use mcpwarden_capture::{Capture, KernelAction, Output as Captured, SideRecord, Sink};
 use mcpwarden_client::listing::{self as own, Listing, Report};
 use mcpwarden_kernel::{Kernel, ProgramStats, pins::Pins};
@@ -23,16 +20,24 @@ use mcpwarden_policy::{
 };
 
 use super::{
-    counters, fd_scans::FdScans, gate::Gate, manager::Manager, measure, reconciler::Reconciler,
-    reload::Reload, reporter::Reporter, ring::RingReader, uncaptured::Uncaptured,
+    counters,
+    fd_scans::FdScans,
+    gate::Gate,
+    manager::Manager,
+    measure,
+    reconciler::Reconciler,
+    reload::Reload,
+    reporter::Reporter,
+    ring::{Refused, RingReader},
+    shares::{self, ShareWatch},
+    uncaptured::Uncaptured,
 };
 use crate::{
     control::Control,
-    host::clock::Clock,
+    host::{clock::Clock, namespaces::Surroundings},
     loss::LossWatch,
     metrics::{Sample, Snapshot, TIMED},
     network::{Network, NetworkUpdate},
-    output::Writer,
 };
 
 /// The status of an agent that works, as the service manager shows it.
@@ -72,8 +77,14 @@ pub struct Agent {
     pub uncaptured: Uncaptured,
     /// Losses that were reported.
     pub loss: LossWatch,
+    /// What the queue behind the ring refused, as of when records were last taken in.
+    pub refused: Refused,
+    /// What users lost to their shares in the kernel half, as it was reported.
+    pub shares: ShareWatch,
     /// Metrics that change with the configuration alone.
     pub identity: Vec<Sample>,
+    /// The namespaces of the agent.
+    pub surroundings: Surroundings,
     /// Numbers of the kernel half's programs, as they were read last.
     pub programs: Vec<ProgramStats>,
     /// The clocks of this host.
@@ -319,23 +330,38 @@ impl Agent {
         };
         add(&counters::of_scans(scans));
         add(&counters::of_capture(capture.counters()));
+        add(&counters::of_queue(self.refused));
         add(&counters::of_kernel(kernel));
         add(&counters::of_network(&network.counters()));
         add(&counters::of_control(&control.counters()));
         add(&counters::of_followers(&reporter.followers.counters()));
         add(&counters::of_metrics(&reporter.metrics.counters()));
         add(&counters::of_sinks(reporter.sinks.counters()));
+        add(&counters::of_log());
         add(&counters::of_store(&reporter.outbox.store().status()));
         add(&counters::of_gate(&gate.counters()));
         all.extend(self.listing.counters().into_iter().map(|(name, value)| (name.to_owned(), value)));
         all
     }
 
+    /// What the agent cannot see on this kernel, and from where it runs.
+    fn blind_spots(&self) -> Vec<String> {
+        let mut blind_spots = self.kernel.blind_spots().to_vec();
+        blind_spots.extend(self.surroundings.blind_spots(self.reload.config()));
+        blind_spots
+    }
+
+    /// Metrics that change with the configuration alone.
+    pub fn measure_identity(&self) -> Vec<Sample> {
+        let blind_spots = self.blind_spots().len() as u64;
+        measure::of_identity(self.reload.config(), self.kernel.backend(), blind_spots).into()
+    }
+
     /// Makes these counters, and what is measured now, the metrics from now on.
     fn publish(&self, counters: BTreeMap<String, u64>, ring: &mut RingReader) {
         let mut samples = self.identity.clone();
         samples.extend(measure::of_reload(&self.reload));
-        samples.extend(measure::of_ring(ring.usage()));
+        samples.extend(measure::of_ring(&ring.usage()));
         samples.extend(measure::of_reporter(&self.reporter));
         samples.extend(measure::of_kernel(&self.kernel));
         samples.push(measure::of_http(&counters));
@@ -350,9 +376,17 @@ impl Agent {
         }
     }
 
-    /// Closes the outputs, until then at the latest, and ends all else.
-    pub fn finish(self, writer: Writer, until: Instant) {
+    /// Reports who lost something to a share since this was called last.
+    fn report_shares(&mut self, ring: &RingReader) {
+        let queue = shares::of_queue(&ring.take_refused(shares::LOUD_MOST), self.refused);
+        let total = self.kernel.counter(Counter::ShareRefusedRecords);
+        let kernel = self.shares.look(&self.kernel.shares(), total);
+        queue.into_iter().chain(kernel).for_each(|loss| self.report(loss.into()));
+    }
+
+    /// Closes the outputs, within bounds of time, and ends all else.
+    pub fn finish(self) {
         let Self { reporter, .. } = self;
-        reporter.finish(until, |until| writer.finish(until));
+        reporter.finish();
     }
 }

@@ -27,6 +27,7 @@ impl Agent {
         self.reconciler.read_positions(self.kernel.connections(), self.socket_positions());
         self.programs = self.kernel.program_stats();
         self.reporter.check_store(&self.clock);
+        self.reporter.check_sinks(&self.clock);
         if self.since.after(LIVES) <= self.clock.now() {
             self.kernel.proven();
         }
@@ -35,6 +36,7 @@ impl Agent {
         }
         let counters = self.counters();
         self.report_losses(&counters);
+        self.report_shares(ring);
         self.publish(counters, ring);
     }
 

@@ -24,6 +24,7 @@ impl Agent {
         // Losses until now are the other's, too.
         let counters = self.counters();
         self.loss.look(&counters);
+        self.shares.look(&self.kernel.shares(), 0);
     }
 
     /// Has the kernel half register servers that already run.

@@ -2,13 +2,10 @@
 
 use std::{collections::HashSet, path::PathBuf, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use mcpwarden_kernel::{Met, requirements};
 use mcpwarden_policy::{EventBody, Timestamp, event::AgentStarted};
-use tokio::{
-    io::unix::AsyncFd,
-    signal::unix::{SignalKind, signal},
-};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Agent, WATCHING};
 use crate::{
@@ -18,8 +15,6 @@ use crate::{
     network::Belonging,
 };
 
-/// After a wake-up the reader waits this long and then drains to the end: half the cost of draining at once.
-const NAP: Duration = Duration::from_millis(2);
 /// Records taken before signals and timers get a turn.
 const BATCH_RECORDS: usize = 4096;
 /// How often positions are compared with the kernel's.
@@ -27,30 +22,31 @@ const RECONCILE_EVERY: Duration = Duration::from_secs(1);
 /// How long the start waits for the addresses of names.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
 
-/// Whether the ring was drained to its end.
+/// Whether all records were taken in.
 #[derive(PartialEq)]
 pub(super) enum Drained {
-    /// To its end.
+    /// All that were in the ring or its queue.
     All,
     /// Up to the bound of a batch, or of the outbox.
     Part,
 }
 
 impl Agent {
-    /// Runs until a signal or a closed output ends the agent. `met`: what was there already, where it resumes what another
+    /// Runs until a signal ends the agent. `met`: what was there already, where it resumes what another
     /// agent left.
     ///
     /// # Errors
     /// The servers that already run cannot be found, or what is to outlive the agent cannot be kept.
     pub async fn serve(
         &mut self,
-        mut ring: AsyncFd<RingReader>,
+        mut ring: RingReader,
         config: Option<&PathBuf>,
         met: Option<Met>,
     ) -> Result<()> {
         let mut ending = Ending::listen()?;
         let mut hangup = signal(SignalKind::hangup())?;
         let mut ended = self.start(&mut ring, config, met, &mut ending).await?;
+        ring.start().context("cannot start the thread that empties the ring buffer")?;
         let mut next_reconcile = tokio::time::Instant::now() + RECONCILE_EVERY;
         let reason = loop {
             // No signal is awaited after the first one to end.
@@ -61,10 +57,11 @@ impl Agent {
             if let Some(reason) = self.flush(&mut ending).await {
                 break reason;
             }
-            // What was read from the kernel's tables is compared when the ring was drained since, up to what came later.
+            // What was read from the kernel's tables is compared when all records were taken in that were in the ring then.
             // Events that come of it are handed on in between, so that they do not pile up.
             if let Some(read_ns) = self.reconciler.waiting_since() {
-                if self.drain(ring.get_mut()) == Drained::All || self.capture.latest_ns() > read_ns {
+                self.drain(&mut ring);
+                if ring.passed_ns() > read_ns {
                     self.compare();
                 }
                 continue;
@@ -73,7 +70,6 @@ impl Agent {
             tokio::select! {
                 biased;
                 reason = ending.signal() => break reason,
-                () = self.reporter.outbox.closed() => break "output closed",
                 _ = hangup.recv() => self.reload("SIGHUP".into(), None),
                 prepared = self.reload.prepared() => self.reloaded(prepared),
                 scan = self.scans.finished() => self.reconciler.read_scan(scan),
@@ -88,7 +84,7 @@ impl Agent {
                     self.network.resolve();
                     if now >= next_reconcile {
                         next_reconcile = now + RECONCILE_EVERY;
-                        self.housekeeping(ring.get_mut());
+                        self.housekeeping(&mut ring);
                         // For what no event reports, such as that a list is whole.
                         self.gate.touch();
                     }
@@ -96,13 +92,7 @@ impl Agent {
                         self.start_scan(now);
                     }
                 }
-                ready = ring.readable_mut() => {
-                    let Ok(mut ready) = ready else { break "the ring cannot be waited for" };
-                    tokio::time::sleep(NAP).await;
-                    if self.drain(ready.get_inner_mut()) == Drained::All {
-                        ready.clear_ready();
-                    }
-                }
+                () = ring.ready() => drop(self.drain(&mut ring)),
             }
         };
         self.end(ring, reason, &mut ending).await;
@@ -112,21 +102,18 @@ impl Agent {
     /// Takes in what is there already, and reports that the agent runs. A reason to end, if there is one already.
     async fn start(
         &mut self,
-        ring: &mut AsyncFd<RingReader>,
+        ring: &mut RingReader,
         config: Option<&PathBuf>,
         met: Option<Met>,
         ending: &mut Ending,
     ) -> Result<Option<&'static str>> {
         let mut ended = self.first_names(ending).await;
         let found = match met {
-            Some(_) => self.adopt_behind(ring.get_mut())?,
+            Some(_) => self.adopt_behind(ring)?,
             None => self.adopt()?,
         };
         // What existed when the fd scan ended is taken in first; what comes meanwhile does not hold the start up.
-        while ended.is_none()
-            && self.drain(ring.get_mut()) == Drained::Part
-            && self.capture.latest_ns() <= found.ended_ns
-        {
+        while ended.is_none() && self.drain(ring) == Drained::Part && ring.passed_ns() <= found.ended_ns {
             ended = self.flush(ending).await;
         }
         if ended.is_none() {
@@ -149,11 +136,11 @@ impl Agent {
                 .map(|id| id.trim().to_owned()),
             config: config.map(|path| path.display().to_string()),
             programs: self.kernel.attached().to_vec(),
-            blind_spots: self.kernel.blind_spots().to_vec(),
+            blind_spots: self.blind_spots(),
             servers_adopted: self.engine.counters().servers,
             taken_over,
         }));
-        self.publish(self.counters(), ring.get_mut());
+        self.publish(self.counters(), ring);
         self.reporter.metrics.stage(Stage::Running);
         // The event is on its way before anybody is notified that the agent is ready.
         if ended.is_none() {
@@ -203,10 +190,20 @@ impl Agent {
         tokio::time::Instant::now() + wait(next, now)
     }
 
-    /// Takes in the records that wait in the ring, up to a bound.
+    /// Takes in the records that wait in the ring and its queue, up to a bound.
     pub(super) fn drain(&mut self, ring: &mut RingReader) -> Drained {
+        ring.pump();
+        let drained = self.take_all(ring);
+        self.refused = ring.refused_in_all();
+        if ring.has_passed() {
+            self.reporter.metrics.drained();
+            self.manager.drained();
+        }
+        drained
+    }
+
+    fn take_all(&mut self, ring: &mut RingReader) -> Drained {
         let mut now = self.clock.now();
-        ring.measure();
         for count in 0..BATCH_RECORDS {
             if self.reporter.outbox.is_full() {
                 return Drained::Part;
@@ -215,23 +212,20 @@ impl Agent {
                 now = self.clock.now();
             }
             if !ring.next(|record| self.take(record, now)) {
-                self.reporter.metrics.drained();
-                self.manager.drained();
                 return Drained::All;
             }
         }
         Drained::Part
     }
 
-    /// Hands the events on. Waits while the store or whoever reads the output is behind; a signal or a closed output ends
-    /// the wait, and is returned as the reason to stop.
+    /// Hands the events on. Waits while the store is behind; a signal ends the wait, and is returned as the reason to stop.
     pub(super) async fn flush(&mut self, ending: &mut Ending) -> Option<&'static str> {
         // Signals first, so that a flood of records cannot keep them away. The events stay in the outbox until there is
         // capacity for them: the end of the agent is reported, too.
         tokio::select! {
             biased;
             reason = ending.signal() => Some(reason),
-            taken = self.reporter.outbox.flush() => (!taken).then_some("output closed"),
+            () = self.reporter.flush() => None,
         }
     }
 }

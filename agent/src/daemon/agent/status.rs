@@ -47,7 +47,7 @@ impl Agent {
             },
             sinks: Vec::new(),
             programs: self.kernel.attached().to_vec(),
-            blind_spots: self.kernel.blind_spots().to_vec(),
+            blind_spots: self.blind_spots(),
             counters,
         };
         status.sinks.extend(self.reporter.sinks.counters().map(|(name, sink)| SinkStatus {
@@ -55,6 +55,7 @@ impl Agent {
             written: sink.written,
             dropped: sink.dropped,
             failures: sink.failures,
+            failing: sink.failing,
             waiting_bytes: sink.waiting_bytes,
         }));
         // Only of servers: bytes of processes that turned out to be none are not inspected on purpose.
@@ -80,8 +81,13 @@ fn troubles(status: &Status, unseen: u64, config: Option<&str>) -> Vec<String> {
     if status.store.lost > 0 {
         troubles.push(format!("{} events were not stored", status.store.lost));
     }
-    for sink in status.sinks.iter().filter(|sink| sink.dropped > 0) {
-        troubles.push(format!("{} events were not sent to sinks[{}]", sink.dropped, sink.name));
+    for SinkStatus { name, dropped, failing, waiting_bytes, .. } in &status.sinks {
+        if let Some(why) = failing {
+            troubles.push(format!("sinks[{name}] takes no events: {why}; {waiting_bytes} bytes wait"));
+        }
+        if *dropped > 0 {
+            troubles.push(format!("{dropped} events were not sent to sinks[{name}]"));
+        }
     }
     if unseen > 0 {
         troubles
@@ -108,7 +114,7 @@ mod tests {
             serde_json::from_value::<Status>(json).unwrap()
         };
         type Change = fn(&mut Status);
-        let cases: [(Change, Option<&str>, &[&str]); 5] = [
+        let cases: [(Change, Option<&str>, &[&str]); 7] = [
             (|_| {}, None, &[]),
             (|_| {}, Some("1:1: no"), &["the configuration file is invalid"]),
             (
@@ -118,6 +124,22 @@ mod tests {
             ),
             (|status| status.store.lost = 7, None, &["7 events were not stored"]),
             (|status| status.sinks[0].dropped = 2, None, &["2 events were not sent to sinks[0:file]"]),
+            (
+                |status| status.sinks[0].failing = Some("disk full".into()),
+                None,
+                &["sinks[0:file] takes no events: disk full; 0 bytes wait"],
+            ),
+            (
+                |status| {
+                    let sink = &mut status.sinks[0];
+                    (sink.failing, sink.dropped, sink.waiting_bytes) = (Some("Broken pipe".into()), 3, 70);
+                },
+                None,
+                &[
+                    "sinks[0:file] takes no events: Broken pipe; 70 bytes wait",
+                    "3 events were not sent to sinks[0:file]",
+                ],
+            ),
         ];
         assert!(troubles(&well(), 5, None)[0].starts_with("5 bytes"));
         for (change, error, expected) in cases {

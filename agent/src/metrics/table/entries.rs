@@ -1,11 +1,12 @@
 //! The list of all metrics.
 
 use super::{
-    BUILD, CALL_SECONDS, CALLS, CONFIG, CONNECTIONS, COVERAGE, CPU, DENIALS, DESCRIPTORS, DETECTIONS,
-    DRAIN_AGE, ENGINE_SECONDS, EVENTS, FOLLOWERS, FRAME_BYTES, FRAMES, GAP_BYTES, GAPS, GATE, GATE_SECONDS,
-    HTTP_COVERAGE, JUNK_BYTES, KERNEL, LATENCY_SECONDS, MAP_CAPACITY, MAP_ENTRIES, Metric, PASSED_BYTES,
-    QUEUE, QUEUE_CAPACITY, RELOADED, RELOADED_AT, RESIDENT, RESULTS, RING_BYTES, RING_USED, SERVERS,
-    SESSIONS, SINK_BYTES, SINK_CAPACITY, SINK_EVENTS, SINK_FAILURES, STARTED, STORE_BYTES, STORE_WRITABLE,
+    BLIND_SPOTS, BUILD, CALL_SECONDS, CALLS, CONFIG, CONNECTIONS, COVERAGE, CPU, DENIALS, DESCRIPTORS,
+    DETECTIONS, DRAIN_AGE, ENGINE_SECONDS, EVENTS, FOLLOWERS, FRAME_BYTES, FRAMES, GAP_BYTES, GAPS, GATE,
+    GATE_SECONDS, HTTP_COVERAGE, JUNK_BYTES, KERNEL, LAG, LATENCY_SECONDS, MAP_CAPACITY, MAP_ENTRIES, Metric,
+    PASSED_BYTES, QUEUE, QUEUE_BYTES, QUEUE_BYTES_CAPACITY, QUEUE_CAPACITY, RELOADED, RELOADED_AT, RESIDENT,
+    RESULTS, RING_BYTES, RING_USED, SERVERS, SESSIONS, SINK_BYTES, SINK_CAPACITY, SINK_EVENTS, SINK_FAILURES,
+    SINK_WRITABLE, STARTED, STORE_BYTES, STORE_WRITABLE,
     Source::{self, Counter, Counters, Events, Gauge, Losses, Nanoseconds, Prefix, Seconds, Total},
     TOOLS,
 };
@@ -21,6 +22,11 @@ pub static TABLE: &[Metric] = &[
     metric(RELOADED, Gauge(&[]), "1 where the configuration was usable when it was read last, else 0."),
     metric(RELOADED_AT, Gauge(&[]), "When a usable configuration was read last; seconds since the epoch."),
     metric(KERNEL, Gauge(&["release", "backend"]), "The kernel, and how bytes are captured; always 1."),
+    metric(
+        BLIND_SPOTS,
+        Gauge(&[]),
+        "Things that the agent cannot see on this kernel or from its namespaces: `unseen` of mcpwarden status.",
+    ),
     // What is watched.
     metric(SERVERS, Gauge(&["transport"]), "MCP servers that run."),
     metric(TOOLS, Gauge(&["transport"]), "Tools that they offer, as far as they were listed."),
@@ -99,6 +105,11 @@ pub static TABLE: &[Metric] = &[
         "Gaps handed to the policy core, of candidates too.",
     ),
     metric("mcpwarden_core_gap_bytes_total", Counter("gap_bytes"), "Bytes in them."),
+    metric(
+        "mcpwarden_events_folded_total",
+        Counter("events_folded"),
+        "Events that were not reported by themselves: another one says how many of its like there were.",
+    ),
     metric(
         "mcpwarden_core_junk_bytes_total",
         Counter("junk_bytes"),
@@ -326,9 +337,19 @@ pub static TABLE: &[Metric] = &[
     metric(
         "mcpwarden_ring_full_records_total",
         Counter("kernel_ring_full_records"),
-        "Records for which the ring had no room.",
+        "Records for which the ring, or their user's share of it, had no room.",
     ),
     metric("mcpwarden_ring_full_bytes_total", Counter("kernel_ring_full_bytes"), "Bytes in them."),
+    metric(
+        "mcpwarden_user_share_bytes_total",
+        Counters("where", &[("ring", "kernel_share_refused_bytes"), ("queue", "queue_refused_bytes")]),
+        "Bytes of channels that were refused since their user's share of the ring, or of the queue behind it, was used up.",
+    ),
+    metric(
+        "mcpwarden_user_share_records_total",
+        Counters("where", &[("ring", "kernel_share_refused_records"), ("queue", "queue_refused_facts")]),
+        "Records that were refused for that; of the queue only those that are no bytes of a channel.",
+    ),
     metric(
         "mcpwarden_kernel_left_bytes_total",
         Counters("why", &[("suspect", "kernel_suspect_bytes"), ("unreadable", "kernel_unreadable_bytes")]),
@@ -366,15 +387,31 @@ pub static TABLE: &[Metric] = &[
     ),
     metric(RING_BYTES, Gauge(&[]), "Size of the ring."),
     metric(RING_USED, Gauge(&[]), "Most that was in it when it was drained, within the last second."),
-    metric(DRAIN_AGE, Gauge(&[]), "How long ago the ring was drained to its end."),
-    metric(QUEUE, Gauge(&["queue"]), "Places taken in a queue."),
-    metric(QUEUE_CAPACITY, Gauge(&["queue"]), "Places of a queue."),
+    metric(
+        QUEUE_BYTES,
+        Gauge(&[]),
+        "Memory of records that were taken out of the ring and wait for the agent.",
+    ),
+    metric(QUEUE_BYTES_CAPACITY, Gauge(&[]), "What they may take; one user's at most half of it."),
+    metric(
+        LAG,
+        Gauge(&[]),
+        "How long a record waited at most, from its capture until the agent took it in, within the last second.",
+    ),
+    metric(
+        DRAIN_AGE,
+        Gauge(&[]),
+        "How long ago the agent had last taken in all records that were in the ring at a time.",
+    ),
+    metric(QUEUE, Gauge(&["queue"]), "Bytes that wait in a queue: `output`, for standard output."),
+    metric(QUEUE_CAPACITY, Gauge(&["queue"]), "Bytes that may."),
     metric(
         SINK_EVENTS,
         Total(&["sink", "outcome"]),
         "Events for a sink that were written, or dropped: no room, refused, or damaged on disk.",
     ),
     metric(SINK_FAILURES, Total(&["sink"]), "Times that writing to a sink failed; it is tried again."),
+    metric(SINK_WRITABLE, Gauge(&["sink"]), "1 where a sink takes events, else 0."),
     metric(SINK_BYTES, Gauge(&["sink"]), "Bytes of events that wait for a sink."),
     metric(SINK_CAPACITY, Gauge(&["sink"]), "Bytes that may."),
     metric(MAP_ENTRIES, Gauge(&["map"]), "Entries of a table of the kernel half, as of the last look."),

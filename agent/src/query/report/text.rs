@@ -24,7 +24,7 @@ pub fn write(document: &Document) -> String {
     for plot in &document.plots {
         facts.add_row(output::line([TableCell::new(plot.title), TableCell::new(bars(plot))]));
     }
-    let _ = write!(out, "{}", facts.trim_fmt());
+    let _ = write!(out, "{}", output::list_text(&facts));
     for section in &document.sections {
         let _ = write!(out, "\n\n{}\n", section.title);
         if section.rows.is_empty() {
@@ -35,7 +35,7 @@ pub fn write(document: &Document) -> String {
         for row in &section.rows {
             table.add_row(output::line(row.iter().map(cell)));
         }
-        out.push_str(&table.trim_fmt());
+        out.push_str(&output::list_text(&table));
         if section.more > 0 {
             let _ = write!(out, "\nand {} more", section.more);
         }

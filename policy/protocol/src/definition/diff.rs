@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use mcpwarden_terms::escape_pointer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
@@ -99,8 +100,7 @@ impl Builder {
     fn objects(&mut self, at: &mut String, left: &Map<String, Value>, right: &Map<String, Value>) {
         let keys: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
         for key in keys {
-            let escaped = key.replace('~', "~0").replace('/', "~1");
-            self.member(at, &escaped, left.get(key), right.get(key));
+            self.member(at, &escape_pointer(key), left.get(key), right.get(key));
         }
     }
 

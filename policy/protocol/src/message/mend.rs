@@ -5,6 +5,15 @@ use std::fmt::Write;
 /// What is no JSON, and what Python reads and writes all the same.
 const NO_NUMBERS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
+/// What some reader's `trim` removes and JSON does not call white space: `str.strip` of Python, `trim` of JavaScript, `Trim` of
+/// .NET and `strip` of Java together; a byte order mark, and NUL, which ends C strings.
+pub(crate) const BLANKS: [char; 30] = [
+    '\0', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{1f}', '\u{85}', '\u{a0}', '\u{1680}',
+    '\u{180e}', '\u{2000}', '\u{2001}', '\u{2002}', '\u{2003}', '\u{2004}', '\u{2005}', '\u{2006}',
+    '\u{2007}', '\u{2008}', '\u{2009}', '\u{200a}', '\u{200b}', '\u{2028}', '\u{2029}', '\u{202f}',
+    '\u{205f}', '\u{2060}', '\u{3000}', '\u{feff}',
+];
+
 /// What [`mend`] has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mended {
@@ -177,8 +186,7 @@ impl Mender<'_> {
 }
 
 fn is_blank(character: char) -> bool {
-    character.is_whitespace()
-        || matches!(character, '\0' | '\u{1c}'..='\u{1f}' | '\u{180e}' | '\u{200b}' | '\u{2060}' | '\u{feff}')
+    character.is_ascii_whitespace() || BLANKS.contains(&character)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What readers skip around a value, and what ends a line for some of them.
 
 use super::scan::position;
+use crate::message::BLANKS;
 
 /// What a byte does to a blank that is being recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,25 +14,24 @@ pub(super) enum Blank {
     Other,
 }
 
-/// Whether these bytes are a character that some reader's `trim` removes and JSON does not call white space: `str.strip` of
-/// Python, `trim` of JavaScript, `Trim` of .NET and `strip` of Java together; a byte order mark, and NUL, which ends C strings.
+/// Whether these bytes are a character of [`BLANKS`].
 pub(super) fn blank(bytes: &[u8]) -> Blank {
-    match bytes {
-        [0 | 0x0B | 0x0C | 0x1C..=0x1F]
-        | [0xC2, 0x85 | 0xA0]
-        | [0xE1, 0x9A, 0x80]
-        | [0xE1, 0xA0, 0x8E]
-        | [0xE2, 0x80, 0x80..=0x8B | 0xA8 | 0xA9 | 0xAF]
-        | [0xE2, 0x81, 0x9F | 0xA0]
-        | [0xE3, 0x80, 0x80]
-        | [0xEF, 0xBB, 0xBF] => Blank::Whole,
-        [0xC2 | 0xE1 | 0xE2 | 0xE3 | 0xEF]
-        | [0xE1, 0x9A | 0xA0]
-        | [0xE2, 0x80 | 0x81]
-        | [0xE3, 0x80]
-        | [0xEF, 0xBB] => Blank::Partial,
-        _ => Blank::Other,
+    // What most lines begin with is none, and is told at once.
+    if !matches!(bytes.first(), Some(..b' ' | 0x80..)) {
+        return Blank::Other;
     }
+    let mut blank = Blank::Other;
+    for character in BLANKS {
+        let mut encoded = [0; 4];
+        let encoded = character.encode_utf8(&mut encoded).as_bytes();
+        if encoded == bytes {
+            return Blank::Whole;
+        }
+        if encoded.starts_with(bytes) {
+            blank = Blank::Partial;
+        }
+    }
+    blank
 }
 
 /// Finds what ends a line for some reader besides LF: CR for text readers of Java, .NET and Python, U+2028 and U+2029 for

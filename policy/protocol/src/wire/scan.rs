@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::value::{Step, ValueScan};
+
 /// Where the first line feed is.
 pub(super) fn line_feed(bytes: &[u8]) -> Option<usize> {
     position(bytes, |byte| *byte == b'\n')
@@ -42,33 +44,21 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// Where the object or array that starts here ends: behind the bracket that closes the first one. Says nothing
-/// of what is in between, so that text which is read tolerantly later counts too.
+/// Where the first object or array ends: behind the bracket that closes it. Says nothing of what stands in front or in
+/// between, so that text which is read tolerantly later counts too.
 pub(super) fn value_end(bytes: &[u8]) -> Option<usize> {
-    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
-    for (at, &byte) in bytes.iter().enumerate() {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
-        match byte {
-            b'"' => in_string = true,
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => {
-                depth = depth.checked_sub(1)?;
-                if depth == 0 {
-                    return Some(at + 1);
-                }
-            }
-            _ => {}
+    let mut at = position(bytes, |byte| matches!(byte, b'{' | b'[' | b'}' | b']'))?;
+    let mut scan = ValueScan::default();
+    if matches!(bytes.get(at), Some(b'}' | b']')) {
+        return None;
+    }
+    loop {
+        match scan.advance(bytes.get(at..)?) {
+            Step::Closed(end) => return Some(at + end),
+            Step::LineFeed(end) => at += end + 1,
+            Step::More => return None,
         }
     }
-    None
 }
 
 /// Whether a line starts with an object or an array, and does not end here.
@@ -97,4 +87,33 @@ pub(super) fn is_message(line: &[u8]) -> bool {
     let parsed =
         |line| crate::message::parse(line, &mut String::new()).is_ok_and(|parsed| parsed.has_message());
     parsed(line) || serde_json::from_slice::<Versioned>(line).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_value_of_a_text_ends_with_its_bracket() {
+        for (text, expected) in [
+            ("{}", Some(2)),
+            (" [1]{}", Some(4)),
+            ("\u{feff}{}", Some(5)),
+            ("a: {}", Some(5)),
+            ("{\"a\":\"}\"}", Some(9)),
+            ("{'a':'}'}", Some(9)),
+            ("{/*}*/}", Some(7)),
+            ("{\n}", Some(3)),
+            ("{// }\n}", Some(7)),
+            ("{\n\"a\":[\n]\n}x", Some(11)),
+            ("}", None),
+            ("]{}", None),
+            ("\"a\"}", None),
+            ("{\"a\":1", None),
+            ("12", None),
+            ("", None),
+        ] {
+            assert_eq!(value_end(text.as_bytes()), expected, "{text:?}");
+        }
+    }
 }

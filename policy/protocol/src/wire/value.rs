@@ -50,6 +50,9 @@ impl ValueScan {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             if byte == b'\n' {
+                if self.within == Within::LineComment {
+                    self.within = Within::Structure;
+                }
                 return Step::LineFeed(at);
             }
             self.within = match self.within {

@@ -49,11 +49,7 @@ impl Connection {
         limit: usize,
         overflow: &mut u64,
     ) -> bool {
-        let mut digest = [0; 16];
-        let whole = Sha256::new().chain_update(hash.as_bytes()).chain_update(name.as_bytes()).finalize();
-        for (slot, byte) in digest.iter_mut().zip(whole) {
-            *slot = byte;
-        }
+        let digest = digest(name, hash);
         if self.reported.contains(&digest) {
             return false;
         }
@@ -63,6 +59,11 @@ impl Connection {
             *overflow += 1;
         }
         true
+    }
+
+    /// Whether the server has listed this resource.
+    pub(in crate::engine) fn lists_resource(&self, uri: &str) -> bool {
+        self.reported.contains(&digest(RESOURCE, uri))
     }
 
     /// How many tools are listed.
@@ -91,4 +92,16 @@ fn tool_bytes(facts: &ToolFacts) -> usize {
     /// Evidence is bounded; most of it is short.
     const DETECTION_BYTES: usize = 512;
     size_of::<ToolFacts>() + 3 * facts.name.len() + 64 + facts.detections.len() * DETECTION_BYTES
+}
+
+/// Under which name the resources that a server lists are remembered: their URIs stand for the hash.
+pub(in crate::engine) const RESOURCE: &str = "resource";
+
+fn digest(name: &str, hash: &str) -> [u8; 16] {
+    let mut digest = [0; 16];
+    let whole = Sha256::new().chain_update(hash.as_bytes()).chain_update(name.as_bytes()).finalize();
+    for (slot, byte) in digest.iter_mut().zip(whole) {
+        *slot = byte;
+    }
+    digest
 }

@@ -10,7 +10,7 @@ use crate::engine::connection::Waiting;
 use crate::engine::io::{Exec, ExitStatus, Process};
 use crate::engine::seen::Seen;
 use crate::event::{MatchedBy, ProcessInfo, ServerExited, ServerStarted};
-use crate::protocol::{Kind, Message, Method, is_mcp_opening};
+use crate::protocol::{self, Kind, Message, Method, is_mcp_answer, is_mcp_opening};
 use crate::redact::redact_argv;
 use crate::terms::{ConnectionId, Direction, ServerId, Timestamp};
 
@@ -83,12 +83,30 @@ impl Connections {
             (Direction::ServerToClient, _) if speaks && connection.is_pending() => Opinion::Server,
             _ if connection.is_pending() => Opinion::Open,
             (_, false) if speaks => Opinion::Server,
+            // What a server says decides only where what it was asked is lost: it lay in the pipe before there was a server.
+            (Direction::ServerToClient, true)
+                if connection.has_lost_requests() && messages.iter().any(is_mcp_answer) =>
+            {
+                Opinion::Server
+            }
             (_, false) | (Direction::ServerToClient, true) => Opinion::Open,
             (Direction::ClientToServer, true) => {
                 let patient = connection.asked_frames() + 1 < opening_frames;
                 unnamed(messages, connection.began_late(), patient)
             }
         }
+    }
+
+    /// Whether a candidate that nothing names has answered as an MCP server does, and what it was asked is lost: where a gap is
+    /// known only behind the answer.
+    pub(in crate::engine) fn has_answered_unasked(&self, id: ConnectionId) -> bool {
+        let candidate =
+            self.get(id).filter(|one| one.is_candidate() && !one.is_pending() && one.is_unnamed());
+        let answers = |frame: &[u8]| {
+            let mut scratch = String::new();
+            protocol::parse(frame, &mut scratch).is_ok_and(|parsed| parsed.messages.iter().any(is_mcp_answer))
+        };
+        candidate.is_some_and(|one| one.has_lost_requests() && one.answers().any(answers))
     }
 
     /// Counts bytes that are no frame. Whether they say of a candidate that it is no server.

@@ -12,6 +12,7 @@ use super::{About, Context, Evaluator, Scope, Seen};
 use crate::detect::{Inspection, Structure};
 use crate::engine::asked::{Answered, Asked};
 use crate::engine::config::EngineConfig;
+use crate::engine::connection::RESOURCE;
 use crate::engine::seen::{Earlier, Reading};
 use crate::event::{MessageKind, Subject};
 use crate::guard::{Operation, ToolFacts};
@@ -38,6 +39,19 @@ fn is_elicitation(message: &Message<'_>) -> bool {
     matches!(message.kind, Kind::Error { code: URL_ELICITATION_REQUIRED, .. })
 }
 
+/// Remembers the resources that a server lists as its own and that are fetched over the network.
+fn note_resources(cx: &mut Context<'_>, scope: &Scope, result: &RawValue) {
+    let [resources] = members(result.get(), ["resources"]);
+    let listed: Vec<&RawValue> =
+        resources.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default();
+    for resource in listed {
+        let uri = string(members(resource.get(), ["uri"])[0]);
+        if guards::is_of_network(&uri) {
+            cx.is_reported(scope.connection, RESOURCE, &uri);
+        }
+    }
+}
+
 impl Evaluator {
     /// Reports an answer for `scope`, what guards decided, and what was found in it.
     pub(in crate::engine) fn report_answer(
@@ -50,6 +64,7 @@ impl Evaluator {
     ) {
         let Answered { asked, id, time: asked_at } = to;
         let (time, method) = (seen.time, asked.method());
+        let seen = Seen { id: Some(id), ..seen };
         let (result, error) = match &message.kind {
             Kind::Response { result, .. } => (Some(*result), None),
             _ => (None, members(message.raw, ["error"])[0]),
@@ -58,6 +73,10 @@ impl Evaluator {
         let is_taken = seen.reading.earlier != Earlier::Taken;
         let whole_list = match (result.filter(|_| is_taken), page_of(asked)) {
             (Some(result), Some(list)) => self.listed(cx, scope, seen, list, result),
+            (Some(result), None) if method == "resources/list" => {
+                note_resources(cx, scope, result);
+                false
+            }
             (Some(result), None) if matches!(asked, Asked::Initialize(_)) => {
                 self.instructed(cx, scope, seen, result);
                 false
@@ -91,6 +110,7 @@ impl Evaluator {
         } else {
             let kind = if result.is_some() { MessageKind::Response } else { MessageKind::Error };
             report_verdict(&mut cx.reporter, scope, time, (kind, method, id), &evaluation);
+            self.report_cross_server(cx, scope, seen, (method, None), &evaluation);
         }
         let tool_name = match asked {
             Asked::Call { tool_name } => Some(tool_name.clone()),

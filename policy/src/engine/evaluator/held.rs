@@ -53,7 +53,7 @@ impl Evaluator {
         seen: Seen<'_>,
         tool: &str,
     ) -> Review {
-        let reviewed = self.with_facts(cx, scope, Some(tool), seen.turn, |executor, facts| {
+        let reviewed = self.with_facts(cx, scope, Some(tool), Some(seen), |executor, facts| {
             let call = Operation::ToolInvoke { tool_name: tool, arguments: None };
             OF_DEFINITIONS.map(|kind| executor.would(kind, &call, facts, seen.time))
         });

@@ -16,7 +16,7 @@ use crate::guard::{Facts, Listing, Operation, PinState, ToolCategory, ToolFacts,
 use crate::guards::{
     Asked, CallBlock, CallBlocks, Client, Executor, Outcome, Question, SessionRule, SessionRules, build,
 };
-use crate::terms::{ServerId, SessionId, Timestamp};
+use crate::terms::{ConnectionId, ServerId, SessionId, Timestamp};
 
 /// What a declaration says of a server, besides what its guards are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +177,9 @@ impl Judge {
             trust: standing.trust,
             listing: Listing::Listed,
             session: &session_id,
+            connection: ConnectionId(0),
+            jsonrpc_id: None,
+            host: None,
             uid: None,
             turn: None,
             tool: Some(&known),

@@ -14,7 +14,7 @@ use crate::engine::recorder::{Call, MAX_NAME_BYTES, clip, tool_id};
 use crate::event::{
     CrossServerBlocked, Detection, MessageKind, RequestBlocked, RequestWarned, Severity, Subject,
 };
-use crate::guard::{DenialDetails, GuardKind, Operation, Recorded};
+use crate::guard::{DenialDetails, Operation, Recorded};
 use crate::protocol::{Id, Kind, Message, Method, members, string};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 
@@ -35,38 +35,43 @@ impl Evaluator {
         self.evaluate(cx, scope, seen, &operations, Some(tool_name))
     }
 
-    /// Reports which rule across servers objects to a call.
+    /// Reports which rules across servers object to a call, or, where there is no `tool`, to another request or an answer.
     pub(super) fn report_cross_server(
         &self,
         cx: &mut Context<'_>,
         scope: &Scope,
-        time: Timestamp,
-        tool: &str,
+        seen: Seen<'_>,
+        (method, tool): (&str, Option<&str>),
         evaluation: &Evaluation,
     ) {
-        let Some((GuardKind::CrossServer | GuardKind::ToolShadowing, denial)) = &evaluation.denied else {
-            return;
-        };
-        // A guard that failed names no rule.
-        let broken = match &denial.details {
-            Some(DenialDetails::Rule(broken)) => Some(broken),
-            _ => None,
-        };
-        let connection = cx.connections.get(scope.connection);
-        let known = connection.and_then(|connection| connection.tool(tool));
-        let blocked = CrossServerBlocked {
-            rule: broken.map_or(denial.code, |broken| broken.rule).name().to_owned(),
-            severity: broken.map_or(Severity::Critical, |broken| broken.severity),
-            reason: denial.message.clone(),
-            blocked_server_id: scope.server.clone(),
-            blocked_tool_name: tool.to_owned(),
-            blocked_tool_id: tool_id(&scope.server, tool),
-            blocked_tool_hash: known.map(|known| known.hash.to_string()),
-            original_server_id: broken.and_then(|broken| broken.original_server_id.clone()),
-            related_calls: broken.map_or_else(Vec::new, |broken| broken.related.clone()),
-            enforced: evaluation.enforced,
-        };
-        cx.reporter.report(scope.clone(), time, blocked);
+        for (_, denial) in evaluation.across_servers() {
+            // A guard that failed names no rule.
+            let broken = match &denial.details {
+                Some(DenialDetails::Rule(broken)) => Some(broken),
+                _ => None,
+            };
+            let connection = cx.connections.get(scope.connection);
+            let known = tool.and_then(|tool| connection?.tool(tool));
+            let method = clip(method, MAX_NAME_BYTES);
+            let name = tool.unwrap_or(&method).to_owned();
+            let blocked = CrossServerBlocked {
+                rule: broken.map_or(denial.code, |broken| broken.rule).name().to_owned(),
+                severity: broken.map_or(Severity::Critical, |broken| broken.severity),
+                reason: denial.message.clone(),
+                jsonrpc_id: seen.id.cloned().unwrap_or_default(),
+                request_id: seen.turn.map(|turn| clip(turn, MAX_NAME_BYTES)),
+                blocked_server_id: scope.server.clone(),
+                blocked_tool_id: tool_id(&scope.server, &name),
+                blocked_tool_name: name,
+                blocked_tool_hash: known.map(|known| known.hash.to_string()),
+                original_server_id: broken.and_then(|broken| broken.original_server_id.clone()),
+                related_calls: broken.map_or_else(Vec::new, |broken| broken.related.clone()),
+                also_denied_by: evaluation.objections_but(denial),
+                enforced: evaluation.enforced,
+                method,
+            };
+            cx.reporter.report(scope.clone(), seen.time, blocked);
+        }
     }
 
     /// Evaluates any other request, of the client's or of the server's, and reports what is denied or found. What is to be
@@ -83,7 +88,8 @@ impl Evaluator {
         else {
             return Recorded::default();
         };
-        let time = seen.time;
+        let (time, id) = (seen.time, cx.reporter.recorder.id(*id));
+        let seen = Seen { id: Some(&id), ..seen };
         let json = params.map_or("null", RawValue::get);
         let [name, uri, arguments] = members(json, ["name", "uri", "arguments"]);
         let (name, uri) = (string(name), string(uri));
@@ -94,13 +100,15 @@ impl Evaluator {
                 self.evaluate(cx, &scope, seen, &[request, prompt], None)
             }
             Method::ResourcesRead => {
-                self.evaluate(cx, &scope, seen, &[request, Operation::ResourceRequest { uri: &uri }], None)
+                let connection = cx.connections.get(target);
+                let is_listed = connection.is_some_and(|connection| connection.lists_resource(&uri));
+                let resource = Operation::ResourceRequest { uri: &uri, is_listed };
+                self.evaluate(cx, &scope, seen, &[request, resource], None)
             }
             _ => self.evaluate(cx, &scope, seen, &[request], None),
         };
         let subject =
             if *method == Method::ElicitationCreate { Subject::Elicitation } else { Subject::Sampling };
-        let id = cx.reporter.recorder.id(*id);
         let about = About { id: Some(id.clone()), action: evaluation.action, ..About::of(subject) };
         cx.reporter.report_found(&scope, time, &about, &evaluation.found);
         report_verdict(
@@ -110,6 +118,7 @@ impl Evaluator {
             (MessageKind::Request, method.as_str(), &id),
             &evaluation,
         );
+        self.report_cross_server(cx, &scope, seen, (method.as_str(), None), &evaluation);
         evaluation.recorded
     }
 
@@ -221,6 +230,7 @@ impl Evaluator {
         let Some(scope) = cx.connections.scope(target) else { return };
         let (scope, time, id) = (&scope, seen.time, cx.reporter.recorder.id(id));
         let found = inspection::inspect_call(cx.config.inspection.as_ref(), message, call);
+        let seen = Seen { id: Some(&id), ..seen };
         let mut evaluation = self.evaluate_call(cx, scope, seen, call);
         evaluation.find_in_arguments(&Detection::rules(cx.reporter.alerts(&found)));
         let mut called = cx.reporter.recorder.called(id.clone(), call, &evaluation.recorded, &scope.server);
@@ -237,17 +247,15 @@ impl Evaluator {
             called.category = self.judge.category(&scope.server, &call.tool_name);
         }
         cx.reporter.report(scope.clone(), time, called);
-        self.report_cross_server(cx, scope, time, &call.tool_name, &evaluation);
+        self.report_cross_server(cx, scope, seen, ("tools/call", Some(&call.tool_name)), &evaluation);
         let about = About {
             tool_name: Some(Arc::clone(&call.tool_name)),
-            id: Some(id),
+            id: Some(id.clone()),
             action: evaluation.action,
             ..About::of(Subject::Arguments)
         };
         cx.reporter.report_found(scope, time, &about, &found);
-        if let Some((guard, denial)) =
-            evaluation.denied.as_ref().filter(|(_, denial)| denial.awaits_approval())
-        {
+        if let Some((guard, denial)) = evaluation.awaits_approval() {
             self.request_approval(cx, scope, time, &call.tool_name, (*guard, denial));
         }
     }
@@ -270,6 +278,7 @@ pub(super) fn report_verdict(
             guard: *guard,
             code: denial.code.name().to_owned(),
             reason: denial.message.clone(),
+            also_denied_by: evaluation.objections_but(denial),
             enforced: evaluation.enforced,
         };
         reporter.report(scope.clone(), time, blocked);

@@ -1,7 +1,7 @@
 //! What guards said of one thing, and what of it goes into events.
 
 use crate::detect::Inspection;
-use crate::event::{Action, Decided};
+use crate::event::{Action, Decided, Objection};
 use crate::guard::{Denial, DenialDetails, GuardKind, Modification, Recorded, Verdict};
 
 /// What the guards said of an operation.
@@ -9,6 +9,8 @@ use crate::guard::{Denial, DenialDetails, GuardKind, Modification, Recorded, Ver
 pub(super) struct Evaluation {
     pub(super) action: Action,
     pub(super) denied: Option<(GuardKind, Denial)>,
+    /// Who denied it besides.
+    also: Vec<(GuardKind, Denial)>,
     pub(super) warnings: Vec<String>,
     /// What guards found that looked themselves.
     pub(super) found: Inspection,
@@ -58,8 +60,36 @@ impl Evaluation {
         if evaluation.enforced {
             evaluation.action = Action::Block;
         }
-        evaluation.denied = verdict.denied;
+        (evaluation.denied, evaluation.also) = (verdict.denied, verdict.also);
         evaluation
+    }
+
+    /// All who denied it.
+    fn objections(&self) -> impl Iterator<Item = &(GuardKind, Denial)> {
+        self.denied.iter().chain(&self.also)
+    }
+
+    /// What guards across servers object.
+    pub(super) fn across_servers(&self) -> impl Iterator<Item = &(GuardKind, Denial)> {
+        self.objections().filter(|(guard, _)| guard.is_across_servers())
+    }
+
+    /// What all object but this one.
+    pub(super) fn objections_but(&self, one: &Denial) -> Vec<Objection> {
+        let others = self.objections().filter(|(_, denial)| !std::ptr::eq(denial, one));
+        others
+            .map(|(guard, denial)| Objection {
+                guard: *guard,
+                code: denial.code.name().to_owned(),
+                reason: denial.message.clone(),
+            })
+            .collect()
+    }
+
+    /// The denial that an approval would end. Of a server that may not be used it would end nothing.
+    pub(super) fn awaits_approval(&self) -> Option<&(GuardKind, Denial)> {
+        let is_futile = self.also.iter().any(|(guard, _)| *guard == GuardKind::ServerAccess);
+        self.denied.as_ref().filter(|(_, denial)| denial.awaits_approval() && !is_futile)
     }
 
     /// What these rules found in the arguments is worth a look, whatever the guards say of the call.
@@ -78,6 +108,7 @@ impl Evaluation {
             decided.guard = Some(*guard);
             decided.code = Some(denial.code.name().to_owned());
             decided.reason = Some(denial.message.clone());
+            decided.also_denied_by = self.objections_but(denial);
         } else if self.enforced {
             decided.code = Some("gate".to_owned());
             decided.reason = Some("the gate stopped it with what it was written with".to_owned());

@@ -111,6 +111,7 @@ impl Exchange {
             now: held.time,
             stop: None,
             turn: held.turn.as_deref(),
+            id: None,
             reading: Reading::default(),
         };
         for message in &parsed.messages {

@@ -247,3 +247,43 @@ proptest! {
         prop_assert_eq!(run(&sizes), run(&[stream.len()]));
     }
 }
+
+/// What is not read is no less than reported, once for each direction.
+#[test]
+fn batch_beyond_its_bound_is_a_finding() {
+    use crate::protocol::MAX_BATCH;
+    let batch = |item: &str, items: usize| format!("[{}]", vec![item; items].join(","));
+    let (ping, answer) = (r#"{"id":1,"method":"ping"}"#, r#"{"id":1,"result":{}}"#);
+    let (c2s, s2c) = (Direction::ClientToServer, Direction::ServerToClient);
+    let over = MAX_BATCH + 1;
+    let hidden = format!("[{},{}]", vec![ping; MAX_BATCH].join(","), call(2, "pay"));
+    let cases: Vec<(&str, Vec<(Direction, String)>, usize)> = vec![
+        ("requests", vec![(c2s, batch(ping, over))], 1),
+        ("answers", vec![(s2c, batch(answer, over))], 1),
+        ("notifications", vec![(s2c, batch(r#"{"method":"x"}"#, over))], 1),
+        ("a call behind it", vec![(c2s, hidden)], 1),
+        ("no messages", vec![(c2s, batch("1", over))], 1),
+        ("empty objects", vec![(c2s, batch("{}", over))], 1),
+        ("empty arrays", vec![(s2c, batch("[]", over))], 1),
+        ("far beyond", vec![(c2s, batch("0", 10 * over))], 1),
+        ("behind blanks", vec![(c2s, format!("  {}", batch("0", over)))], 1),
+        ("twice", vec![(c2s, batch("0", over)), (c2s, batch("1", over))], 1),
+        ("both ways", vec![(c2s, batch("0", over)), (s2c, batch("0", over))], 2),
+        ("at the bound", vec![(c2s, batch("0", MAX_BATCH))], 0),
+        (
+            "in one message",
+            vec![(c2s, format!(r#"{{"id":1,"method":"x","params":{}}}"#, batch("0", over)))],
+            0,
+        ),
+        ("empty", vec![(c2s, "[]".to_owned())], 0),
+    ];
+    for (name, frames, expected) in cases {
+        let mut bench = super::judge::bench("");
+        for (direction, frame) in &frames {
+            bench.frame(1, *direction, frame);
+        }
+        let events = bench.events();
+        let found = events.iter().filter(|event| event["detection"]["pattern"] == "oversized-batch");
+        assert_eq!(found.count(), expected, "{name}");
+    }
+}

@@ -299,3 +299,48 @@ fn frames_pending_announcement_are_bounded() {
     assert_eq!(bench.said(), expected);
     assert_eq!(bench.engine.counters().candidate_overflow, 0);
 }
+
+/// Of `printf … | server | jq` nothing is captured but the answers.
+#[test]
+fn answers_to_lost_requests_show_an_unnamed_server() {
+    const INITIALIZED: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+    const LISTED: &str =
+        r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}"#;
+    const CALLED: &str = r#"{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"5"}]}}"#;
+    let says = |result: &str| S2c(format!(r#"{{"jsonrpc":"2.0","id":3,"result":{result}}}"#).leak());
+    let cases: Vec<(&str, Vec<Step>, bool)> = vec![
+        ("initialize", vec![Gap, S2c(INITIALIZED)], true),
+        ("a list", vec![Gap, S2c(LISTED)], true),
+        ("a call", vec![Gap, S2c(CALLED)], true),
+        (
+            "an image",
+            vec![Gap, says(r#"{"content":[{"type":"image","data":"","mimeType":"image/png"}]}"#)],
+            true,
+        ),
+        ("all of it", vec![Gap, S2c(INITIALIZED), S2c(LISTED), S2c(CALLED)], true),
+        ("behind a log line", vec![Gap, S2c("listening"), S2c(INITIALIZED)], true),
+        ("behind a notification", vec![Gap, S2c(r#"{"jsonrpc":"2.0","method":"x"}"#), S2c(CALLED)], true),
+        ("the gap is known later", vec![S2c(INITIALIZED), Gap], true),
+        ("several gaps", vec![Gap, Gap, S2c(CALLED)], true),
+        ("it has ended", vec![Gap, Exit(5), S2c(INITIALIZED)], true),
+        ("nothing is lost", vec![S2c(INITIALIZED), S2c(LISTED), S2c(CALLED)], false),
+        ("nothing is answered", vec![Gap], false),
+        ("a language server", vec![Gap, says(r#"{"capabilities":{},"serverInfo":{"name":"ls"}}"#)], false),
+        ("another protocol", vec![Gap, says(r#"{"tools":["hammer"],"content":["x"]}"#)], false),
+        ("an empty list", vec![Gap, says(r#"{"tools":[]}"#)], false),
+        ("an error", vec![Gap, S2c(r#"{"jsonrpc":"2.0","id":0,"error":{"code":-1,"message":"no"}}"#)], false),
+        ("a plain result", vec![Gap, says("5"), says(r#"{"ok":true}"#), says("null")], false),
+        ("no JSON", vec![Gap, S2c("5 files"), S2c("[x")], false),
+    ];
+    for (name, steps, expected) in cases {
+        let mut bench = Bench::new();
+        bench.exec(1, 5, "./calc --fast", 9);
+        run(&mut bench, &steps);
+        let said = bench.said();
+        let starts = said.iter().filter(|line| line.contains("started Behaviour")).count();
+        assert_eq!(starts, usize::from(expected), "{name}: {said:?}");
+        let gaps = steps.iter().filter(|step| matches!(step, Gap)).count();
+        let reported = said.iter().filter(|line| line.contains("gap 7")).count();
+        assert_eq!(reported, if expected { gaps } else { 0 }, "{name}: {said:?}");
+    }
+}

@@ -40,7 +40,7 @@ impl Guard for Fake {
                 (*tool_name).to_owned()
             }
             Operation::PromptRequest { name, .. } => (*name).to_owned(),
-            Operation::ResourceRequest { uri } => (*uri).to_owned(),
+            Operation::ResourceRequest { uri, .. } => (*uri).to_owned(),
         };
         self.asked.lock().unwrap().push(format!("{} {about}", operation.phase().name()));
         let answer = self.answers.iter().find(|(phase, _)| *phase == operation.phase());

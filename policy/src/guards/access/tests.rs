@@ -298,7 +298,7 @@ fn denied_server_is_denied_in_every_phase() {
         Operation::ToolInvoke { tool_name: "read", arguments: None },
         Operation::ToolResult { tool_name: "read", result: None, error: None },
         Operation::PromptRequest { name: "p", arguments: None },
-        Operation::ResourceRequest { uri: "file:///x" },
+        Operation::ResourceRequest { uri: "file:///x", is_listed: false },
     ];
     for operation in operations {
         let phase = operation.phase();

@@ -4,9 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::event::{Action, RelatedCall};
 use crate::guard::TurnState;
-use crate::terms::{ServerId, Timestamp, ToolCategory};
+use crate::terms::{ConnectionId, ServerId, Timestamp, ToolCategory};
+
+/// What calls a tool.
+const TOOLS_CALL: &str = "tools/call";
 
 /// Most calls that are remembered of a session.
 pub(super) const MAX_RECORDS: usize = 10_000;
@@ -25,13 +30,22 @@ pub(super) struct Spans {
     pub(super) idle: Duration,
 }
 
-/// One call.
+/// One call of a tool, or something else that reads or sends.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) time: Timestamp,
     pub(super) server: Arc<str>,
+    pub(super) connection: ConnectionId,
+    /// The JSON-RPC id, as it is recorded.
+    pub(super) id: Value,
+    pub(super) method: Arc<str>,
+    /// Of what is no call of a tool, its method.
     pub(super) tool: Arc<str>,
     pub(super) category: ToolCategory,
+    /// Whether it reads, besides what it is.
+    pub(super) reads: bool,
+    /// Whether an answer is to come.
+    pub(super) is_asked: bool,
     /// Whether it was denied for real, and so did nothing.
     pub(super) stopped: bool,
     /// The model's turn, where something tells.
@@ -54,11 +68,25 @@ impl Call {
         }
     }
 
+    /// Whether something was read with it.
+    fn is_read(&self) -> bool {
+        (self.reads || self.category == ToolCategory::Read) && !self.stopped
+    }
+
+    /// Whether a tool is called: what bursts are made of.
+    pub(super) fn is_of_tool(&self) -> bool {
+        &*self.method == TOOLS_CALL
+    }
+
     /// As the denial of another call names it.
     pub(super) fn named(&self) -> RelatedCall {
         RelatedCall {
             timestamp: self.time,
             server_id: ServerId(Arc::clone(&self.server)),
+            connection: Some(self.connection),
+            jsonrpc_id: self.id.clone(),
+            request_id: self.turn.as_deref().map(str::to_owned),
+            method: self.method.to_string(),
             tool_name: self.tool.to_string(),
             tool_id: format!("mcp:{}:{}", self.server, self.tool),
             category: self.category,
@@ -140,7 +168,7 @@ impl Session {
             self.turn = turn;
             self.open = 0;
         }
-        self.open += u64::from(!call.stopped);
+        self.open += u64::from(call.is_asked && !call.stopped);
         self.last = self.last.max(now);
         self.newest_call = self.newest_call.max(now);
         self.note_server(Arc::clone(&call.server));
@@ -171,7 +199,7 @@ impl Session {
     fn keep_read(&mut self, call: Call, Spans { window, idle, .. }: Spans, now: Timestamp) -> bool {
         let turn = self.turn;
         let goes_on = |old: &Call| old.turn.is_some() || old.gap_turn == turn || old.is_within(window, now);
-        if !goes_on(&call) || call.category != ToolCategory::Read || call.stopped {
+        if !goes_on(&call) || !call.is_read() {
             return false;
         }
         let same = |old: &Call| old.turn == call.turn && old.server == call.server;
@@ -192,16 +220,13 @@ impl Session {
     /// Reads of other servers that ran, newest first.
     pub(super) fn reads_elsewhere(&self, server: &str, counts: impl Fn(&Call) -> bool) -> Vec<&Call> {
         let calls = self.calls.iter().rev().chain(self.old_reads.iter().rev());
-        let reads = calls.filter(|call| call.category == ToolCategory::Read);
-        reads
-            .filter(|call| *call.server != *server && !call.stopped && counts(call))
-            .take(super::MAX_RELATED)
-            .collect()
+        let reads = calls.filter(|call| call.is_read());
+        reads.filter(|call| *call.server != *server && counts(call)).take(super::MAX_RELATED).collect()
     }
 
-    /// Calls of a server, newest first.
+    /// Calls of a server's tools, newest first.
     pub(super) fn calls_of<'s>(&'s self, server: &str) -> impl Iterator<Item = &'s Call> {
-        self.calls.iter().rev().filter(move |call| *call.server == *server)
+        self.calls.iter().rev().filter(move |call| *call.server == *server && call.is_of_tool())
     }
 
     #[cfg(test)]

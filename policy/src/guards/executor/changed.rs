@@ -41,7 +41,7 @@ impl Changed {
             Operation::PromptRequest { name, arguments } => {
                 Operation::PromptRequest { name, arguments: body.or(arguments) }
             }
-            Operation::ResourceRequest { uri } => Operation::ResourceRequest { uri },
+            Operation::ResourceRequest { .. } => *operation,
         }
     }
 

@@ -54,7 +54,7 @@ impl Guard for Double {
             Operation::ToolsList { tools } => {
                 tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>().join(" ")
             }
-            Operation::ResourceRequest { uri } => uri.to_owned(),
+            Operation::ResourceRequest { uri, .. } => uri.to_owned(),
         };
         self.saw.send(format!("{} {} {seen}", self.kind.name(), operation.phase().name())).unwrap();
         match self.does.clone() {
@@ -137,7 +137,7 @@ const CALL: Operation<'static> = Operation::ToolInvoke { tool_name: "x", argumen
 const INVOKE: &[Phase] = &[Phase::ToolInvoke];
 use Does::{Fails, Panics, Says, Waits};
 use FailureMode::{FailClosed, FailOpen};
-use GuardKind::{AdminToken, CrossServer, Mode, RateLimit, Sampling, ToolAccess};
+use GuardKind::{AdminToken, Mode, RateLimit, RugPull, Sampling, ToolAccess};
 
 #[test]
 fn guards_run_by_priority_then_config_order() {
@@ -181,7 +181,7 @@ fn request_phase_precedes_and_response_follows_specific_phase() {
             vec!["tools_list", "response"],
         ),
         (vec![Operation::PromptRequest { name: "p", arguments: None }], vec!["prompt_request"]),
-        (vec![Operation::ResourceRequest { uri: "u" }], vec!["resource_request"]),
+        (vec![Operation::ResourceRequest { uri: "u", is_listed: false }], vec!["resource_request"]),
         (vec![], vec![]),
     ] {
         let (_, trace) = bench.ask(&operations);
@@ -406,7 +406,7 @@ fn external_decision_suspends_later_guards() {
     let doubles = |mode| {
         vec![
             (ToolAccess, 1, FailClosed, INVOKE, Says(redaction("$.a"))),
-            (CrossServer, 2, mode, INVOKE, Waits(json!({"phase": "tool_invoke"}))),
+            (RugPull, 2, mode, INVOKE, Waits(json!({"phase": "tool_invoke"}))),
             (Mode, 3, FailClosed, INVOKE, Says(Decision::Allow)),
         ]
     };
@@ -427,7 +427,7 @@ fn external_decision_suspends_later_guards() {
         let mut bench = bench(doubles(mode));
         let (outcome, trace) = bench.ask(&operations);
         let Outcome::Waiting { ticket, kind, question: asked, deadline } = outcome else { panic!("decided") };
-        assert_eq!((kind, &asked, deadline), (CrossServer, &question, edge));
+        assert_eq!((kind, &asked, deadline), (RugPull, &question, edge));
         assert_eq!(trace.last().map(|asked| asked.answer), Some(GuardOutcome::Later));
         assert_eq!(bench.executor.next_deadline(), Some(edge));
         assert!(bench.executor.expired(edge).is_empty());

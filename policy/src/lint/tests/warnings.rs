@@ -97,8 +97,8 @@ fn ineffective_guard_entries_cause_warnings() {
         ("guards: [{ kind: tool_poisoning, runs_on: [tools_list, tool_invoke] }]", &[]),
         ("guards: [{ kind: result_injection, runs_on: [tool_result] }]", &[]),
         (
-            "guards: [{ kind: cross_server, enabled: false, runs_on: [tool_invoke, request] }]",
-            &[("1:71 ", "`request`")],
+            "guards: [{ kind: cross_server, enabled: false, runs_on: [tool_invoke, tools_list] }]",
+            &[("1:71 ", "`tools_list`")],
         ),
         // The first that names a server counts.
         (

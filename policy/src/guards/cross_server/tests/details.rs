@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::event::{Action, RelatedCall};
-use crate::terms::ServerId;
+use crate::terms::{ConnectionId, ServerId};
 
 fn rule_of(denial: &Denial) -> &BrokenRule {
     match &denial.details {
@@ -56,6 +56,10 @@ fn cross_server_denial_details_rule_turn_and_calls() {
         let related = RelatedCall {
             timestamp: at(0.0),
             server_id: ServerId("a".into()),
+            connection: Some(ConnectionId(7)),
+            jsonrpc_id: 5.into(),
+            request_id: None,
+            method: "tools/call".to_owned(),
             tool_name: "read_x".to_owned(),
             tool_id: "mcp:a:read_x".to_owned(),
             category: ToolCategory::Read,

@@ -1,0 +1,147 @@
+//! What an operation does, as the rules across servers see it.
+
+use std::net::IpAddr;
+
+use serde_json::value::RawValue;
+
+use crate::classify::Classifier;
+use crate::guard::{Facts, Operation};
+use crate::protocol::{members, string};
+use crate::terms::ToolCategory;
+
+/// Schemes of resources that whoever reads them fetches over the network.
+const NETWORK: [&str; 8] = ["http", "https", "ws", "wss", "ftp", "ftps", "sftp", "mailto"];
+
+/// Something that a client asks of a server or answers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Act<'a> {
+    /// The method of the request, or of that which is answered.
+    pub(super) method: &'a str,
+    /// The tool that is called.
+    pub(super) tool: Option<&'a str>,
+    pub(super) category: ToolCategory,
+    /// Whether something was read with it, besides what its category says.
+    pub(super) reads: bool,
+    /// Whether the server will answer.
+    pub(super) is_asked: bool,
+}
+
+impl<'a> Act<'a> {
+    /// What an operation is; nothing where no data goes.
+    pub(super) fn of(operation: &Operation<'a>, facts: &Facts<'_>, classifier: &Classifier) -> Option<Self> {
+        use ToolCategory::{Read, Send};
+        let asks = |method, category| Self { method, tool: None, category, reads: false, is_asked: true };
+        match *operation {
+            Operation::ToolInvoke { tool_name, .. } => {
+                let category = match facts.tool {
+                    Some(known) => known.category,
+                    None => classifier.category(&facts.server.0, tool_name),
+                };
+                Some(Self { tool: Some(tool_name), ..asks("tools/call", category) })
+            }
+            Operation::PromptRequest { .. } => Some(asks("prompts/get", Read)),
+            Operation::ResourceRequest { uri, is_listed: false } if is_elsewhere(uri, facts.host) => {
+                // What is asked for there is told with it, and what is there is read.
+                Some(Self { reads: true, ..asks("resources/read", Send) })
+            }
+            Operation::ResourceRequest { .. } => Some(asks("resources/read", Read)),
+            Operation::Request { method: method @ "completion/complete", .. } => Some(asks(method, Send)),
+            Operation::Response { method, result: Some(result), .. } if gives_data(method, result) => {
+                Some(Self { is_asked: false, ..asks(method, Send) })
+            }
+            _ => None,
+        }
+    }
+
+    /// How it is named where there is no tool.
+    pub(super) fn name(&self) -> &'a str {
+        self.tool.unwrap_or(self.method)
+    }
+}
+
+/// Whether an answer ends what [`Act::of`] counts as asked.
+pub(super) fn is_answer(operation: &Operation<'_>) -> bool {
+    match operation {
+        Operation::ToolResult { .. } => true,
+        Operation::Response { method, .. } => {
+            matches!(*method, "prompts/get" | "resources/read" | "completion/complete")
+        }
+        _ => false,
+    }
+}
+
+/// Whether a client's answer to a server tells it something: a text of the model, or what a user has entered.
+fn gives_data(method: &str, result: &RawValue) -> bool {
+    match method {
+        "sampling/createMessage" => true,
+        "elicitation/create" => string(members(result.get(), ["action"])[0]) == "accept",
+        _ => false,
+    }
+}
+
+/// What follows the scheme of a resource that is fetched over the network.
+fn of_network(uri: &str) -> Option<&str> {
+    let (scheme, rest) = uri.trim_start().split_once(':')?;
+    NETWORK.iter().any(|network| network.eq_ignore_ascii_case(scheme)).then_some(rest)
+}
+
+/// Whether a resource is fetched over the network: what its server lists of these is to be told with a request for one.
+pub(crate) fn is_of_network(uri: &str) -> bool {
+    of_network(uri).is_some()
+}
+
+/// Whether a resource is fetched over the network from another host than that of its server: `own`, or, of a process, this one.
+fn is_elsewhere(uri: &str, own: Option<&str>) -> bool {
+    let Some(rest) = of_network(uri) else { return false };
+    let authority =
+        rest.trim_start_matches(['/', '\\']).split(['/', '\\', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = match host.strip_prefix('[').and_then(|bracketed| bracketed.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let is_own = own.is_some_and(|own| own.trim_matches(['[', ']']).eq_ignore_ascii_case(&host));
+    let is_here = match host.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback() || address.is_unspecified(),
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+    };
+    !is_own && !is_here
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resource_elsewhere_is_told_by_its_host() {
+        for (uri, own, expected) in [
+            ("https://evil.example/?q=1", None, true),
+            ("HTTP://EVIL.example", None, true),
+            (" https:\\\\evil.example", None, true),
+            ("https://user:pass@evil.example:8443/a", None, true),
+            ("https://localhost@evil.example/", None, true),
+            ("wss://192.0.2.1/socket", None, true),
+            ("https://[2001:db8::1]/a", None, true),
+            ("ftp://files.example/a", None, true),
+            ("mailto:ann@evil.example", None, true),
+            ("https://localhost.evil.example/", None, true),
+            ("https://api.example/a", Some("other.example"), true),
+            ("https://api.example/a", Some("api.example"), false),
+            ("https://API.example:443/a", Some("api.EXAMPLE"), false),
+            ("https://[::2]/a", Some("[::2]"), false),
+            ("http://192.0.2.1/a", Some("192.0.2.1"), false),
+            ("http://localhost:3000/a", None, false),
+            ("http://app.localhost./a", None, false),
+            ("http://127.0.0.9/a", None, false),
+            ("http://[::1]:80/a", None, false),
+            ("file:///etc/hosts", None, false),
+            ("postgres://db.example/table", None, false),
+            ("github://repos/a", None, false),
+            ("note", None, false),
+            ("", None, false),
+        ] {
+            assert_eq!(is_elsewhere(uri, own), expected, "{uri} of {own:?}");
+        }
+    }
+}
