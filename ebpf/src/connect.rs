@@ -16,13 +16,13 @@ use core::ffi::c_void;
 use mcpwarden_abi::{
     Address, AddressKey, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, BECAUSE_KNOWN,
     BEGINNING_WORDS, Beginnings, ConnectInfo, ConnectionId, Counter, Flow, KEY_BITS, MEMBERSHIPS, Member,
-    NETWORK_ANY_NETNS, NETWORK_DEFAULT_DENY, NETWORK_DISCOVER, NETWORK_ENFORCE, NETWORK_PORT_PREFIXES,
-    NETWORK_PREFIXES, Network, RECORD_CONNECT, RecordHeader, SET_ALL, VERDICT_ALLOW, VERDICT_DENY,
-    VERDICT_NONE,
+    NETWORK_ANY_NETNS, NETWORK_DEFAULT_DENY, NETWORK_DISCOVER, NETWORK_ENFORCE, NETWORK_NAMESPACES,
+    NETWORK_PORT_PREFIXES, NETWORK_PREFIXES, Network, RECORD_CONNECT, RecordHeader, SET_ALL, VERDICT_ALLOW,
+    VERDICT_DENY, VERDICT_NONE,
 };
 
 use crate::{
-    kernel::{self, at_most, load, offset, probe},
+    kernel::{self, at_most, load, offset},
     member,
     ring::{RING, header},
     socket, tables,
@@ -99,6 +99,18 @@ const NOTHING: Evaluation = Evaluation {
     rule: 0,
 };
 
+/// Which rules of a set count for a destination.
+#[derive(Clone, Copy)]
+struct Scope {
+    /// Those of every network namespace.
+    everywhere: bool,
+    /// Those of this one (cookie), where it is not 0.
+    netns: u64,
+}
+
+/// Those of every network namespace, and of none alone.
+const EVERYWHERE: Scope = Scope { everywhere: true, netns: 0 };
+
 /// What comes of it.
 pub struct Judgement {
     /// See [`Network`]: the stack has no room for all of it.
@@ -149,12 +161,15 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
     let tgid: u32 = load(kernel::current(), offset!(task_tgid));
     // SAFETY: a field of the hook's own context.
     let (to, beginning) = destination(address, unsafe { (*ctx).user_port });
-    let elsewhere =
-        to.loopback && network.flags & NETWORK_ANY_NETNS == 0 && netns_of(ctx) != network.netns_cookie;
-    let all = if elsewhere || !begins(slot, beginning) {
-        NOTHING
+    let all = if begins(slot, beginning) {
+        let is_alone = network.flags & NETWORK_NAMESPACES != 0;
+        let netns = if to.loopback || is_alone { netns_of(ctx) } else { 0 };
+        let elsewhere =
+            to.loopback && network.flags & NETWORK_ANY_NETNS == 0 && netns != network.netns_cookie;
+        let scope = Scope { everywhere: !elsewhere, netns: if is_alone { netns } else { 0 } };
+        look_up(network.generation, network.flags, SET_ALL, &to, scope)
     } else {
-        look_up(network.generation, network.flags, SET_ALL, &to)
+        NOTHING
     };
 
     let mut judgement = Judgement {
@@ -192,7 +207,7 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
             // SAFETY: fields of the hook's own context.
             let (family, protocol) = unsafe { ((*ctx).family, (*ctx).protocol) };
             let info = ConnectInfo {
-                start_ns: started(),
+                start_ns: kernel::started(),
                 // SAFETY: a helper without arguments.
                 cgroup_id: unsafe { bpf_get_current_cgroup_id() },
                 netns_cookie: netns_of(ctx),
@@ -269,7 +284,10 @@ unsafe extern "C" fn ask_server(index: u64, context: *mut c_void) -> i64 {
         let open = judgement.flags & NETWORK_DEFAULT_DENY == 0;
         (BECAUSE_DEFAULT, if open { VERDICT_ALLOW } else { judgement.all })
     } else {
-        (BECAUSE_EGRESS, look_up(judgement.generation, judgement.flags, set, &judgement.to).verdict)
+        (
+            BECAUSE_EGRESS,
+            look_up(judgement.generation, judgement.flags, set, &judgement.to, EVERYWHERE).verdict,
+        )
     };
     if verdict != VERDICT_ALLOW && judgement.because == BECAUSE_KNOWN {
         judgement.because = because;
@@ -301,13 +319,6 @@ fn begins(slot: u32, beginning: u32) -> bool {
     word & bit != 0
 }
 
-/// When the current process started, not its thread.
-#[inline(always)]
-fn started() -> u64 {
-    let leader: kernel::Ptr = load(kernel::current(), offset!(task_group_leader));
-    probe(leader, offset!(task_start_boottime)).unwrap_or(0)
-}
-
 /// What an address and a port (in network byte order) mean; and how the address begins, see [`Beginnings`].
 #[inline(always)]
 fn destination(asked: [u32; 4], port: u32) -> (Destination, u32) {
@@ -337,48 +348,64 @@ fn bytes(words: [u32; 4]) -> [u8; 16] {
 /// What one set of rules says of a destination: the more of the address a rule names, the more it counts; where two
 /// name as much, the one that names the port.
 #[inline(always)]
-fn look_up(generation: u32, flags: u32, set: u16, to: &Destination) -> Evaluation {
+fn look_up(generation: u32, flags: u32, set: u16, to: &Destination, scope: Scope) -> Evaluation {
     // One key for all: there is little stack.
-    let mut key =
-        Key::new(KEY_BITS + WHOLE, AddressKey { generation, set, port: to.port, address: to.address });
-    let port = find(&key, flags & NETWORK_PORT_PREFIXES != 0);
-    key.data.port = 0;
-    let any = find(&key, flags & NETWORK_PREFIXES != 0);
+    let mut key = Key::new(
+        KEY_BITS + WHOLE,
+        AddressKey { generation, set, port: to.port, netns: [0; 2], address: to.address },
+    );
     let mut said = NOTHING;
+    // How much of the address the rule names that counts so far, and until when it is blocked.
     let (mut bits, mut until) = (0, 0);
-    for found in [any, port] {
-        let Some(found) = found else { continue };
-        // SAFETY: a live map value.
-        let found = unsafe { &*found };
-        if found.server != 0 {
-            said.server = found.server;
-            said.plain = found.plain != 0;
-        }
-        if found.blocked_until_ns > until && found.blocked_until_ns > tables::now() {
-            until = found.blocked_until_ns;
-            said.blocked_by = found.blocked_by;
-        }
-        if found.verdict != VERDICT_NONE && found.verdict_bits >= bits {
-            bits = found.verdict_bits;
-            said.verdict = found.verdict;
-            said.enforced = found.enforced != 0;
-            said.rule = found.rule;
-        }
+    if scope.everywhere {
+        key.data.port = 0;
+        weigh(find(&key, flags & NETWORK_PREFIXES != 0), &mut said, &mut bits, &mut until);
+        key.data.port = to.port;
+        weigh(find(&key, flags & NETWORK_PORT_PREFIXES != 0), &mut said, &mut bits, &mut until);
+    }
+    if scope.netns != 0 {
+        key.data.netns = AddressKey::halves(scope.netns);
+        weigh(find(&key, false), &mut said, &mut bits, &mut until);
     }
     said.blocked = until != 0;
     said
 }
 
+/// What one more entry says: the last of those that name as much counts.
 #[inline(always)]
-fn find(key: &Key<AddressKey>, prefixes: bool) -> Option<*const Address> {
+fn weigh(found: *const Address, said: &mut Evaluation, bits: &mut u8, until: &mut u64) {
+    if found.is_null() {
+        return;
+    }
+    // SAFETY: a live map value.
+    let found = unsafe { &*found };
+    if found.server != 0 {
+        said.server = found.server;
+        said.plain = found.plain != 0;
+    }
+    if found.blocked_until_ns > *until && found.blocked_until_ns > tables::now() {
+        *until = found.blocked_until_ns;
+        said.blocked_by = found.blocked_by;
+    }
+    if found.verdict != VERDICT_NONE && found.verdict_bits >= *bits {
+        *bits = found.verdict_bits;
+        said.verdict = found.verdict;
+        said.enforced = found.enforced != 0;
+        said.rule = found.rule;
+    }
+}
+
+/// What is there; null for nothing.
+#[inline(always)]
+fn find(key: &Key<AddressKey>, prefixes: bool) -> *const Address {
     // SAFETY: it lies behind a number of four bytes, and needs to be aligned to no more.
     if let Some(found) = ADDRESSES.get_ptr(unsafe { &*(&raw const key.data) }) {
-        return Some(found);
+        return found;
     }
     if !prefixes {
-        return None;
+        return core::ptr::null();
     }
-    PREFIXES.get(key).map(|found| found as *const Address)
+    PREFIXES.get(key).map_or(core::ptr::null(), |found| found as *const Address)
 }
 
 /// Whether this socket's messages to there are to be told of now.

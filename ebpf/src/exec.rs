@@ -4,7 +4,7 @@ use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_get_current_uid_gid, generated::bpf_get_current_cgroup_id,
 };
 use mcpwarden_abi::{
-    ANCESTORS, ARGV_BYTES, ConnectionId, Counter, ExecInfo, FLAG_ADOPTED, FLAG_ARGV_TRUNCATED,
+    ANCESTORS, ARGV_BYTES, ConnectionId, Counter, ExecInfo, FLAG_ADOPTED, FLAG_ARGV_TRUNCATED, FLAG_NO_EXEC,
     FLAG_PARENT_IS_FORK, RECORD_EXEC, RECORD_EXIT, RING_HEADER, RecordHeader,
 };
 
@@ -37,6 +37,41 @@ pub fn on_the_way() {
     let Some(connection) = register::register(task, tgid) else { return };
     member::join(tgid, connection);
     watch_family(task, tgid);
+}
+
+/// A descriptor of the current process, 0 or 1, is another file from now on. Where both are since it was forked or ran its
+/// program, and both are channels, they may be a connection that no exec tells of: of a child that serves without one, or of a
+/// program that was handed its channels as other descriptors.
+///
+/// One alone says nothing: the other is the parent's until its turn comes, or the script's that reads from something else for a
+/// moment. A process is registered so once for each program that it runs: else it could fill the tables as fast as it makes pipes.
+///
+/// Returns the connection, or 0. Whoever calls it reports it: see [`descriptor_replaced`].
+///
+/// The verifier goes through it once, by itself: see [`report`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn replaced(descriptor: u32) -> u64 {
+    let task = kernel::current();
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    if !tables::replaces(tgid, descriptor) {
+        return 0;
+    }
+    let Some(connection) = register::register(task, tgid) else { return 0 };
+    tables::replacement_registered(tgid);
+    member::join(tgid, connection);
+    watch_family(task, tgid);
+    connection
+}
+
+/// As [`replaced`], and says so. One after the other: the stack has no room for both at once.
+#[inline(always)]
+pub fn descriptor_replaced(descriptor: u32) {
+    let connection = replaced(descriptor);
+    if connection != 0 {
+        let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+        report(kernel::number(kernel::current()), tgid, connection, FLAG_NO_EXEC as u32);
+    }
 }
 
 /// Watches a process that has two channels, its parent, which is the client more often than not, and its nearest
@@ -103,6 +138,7 @@ fn orphan(tgid: u32, parent: u32) -> [Option<Forker>; FOREBEARS - 1] {
 #[inline(always)]
 pub fn done() {
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    tables::forget_replaced(tgid);
     if !tables::watches(tgid) {
         return;
     }
@@ -119,17 +155,18 @@ pub fn adopt(task: Ptr, tgid: u32) {
     let Some(connection) = register::register(task, tgid) else { return };
     member::join(tgid, connection);
     watch_family(task, tgid);
-    report(kernel::number(task), tgid, connection, 1);
+    report(kernel::number(task), tgid, connection, FLAG_ADOPTED as u32);
 }
 
-/// Says that a process runs a program whose stdin and stdout are a connection.
+/// Says that a process runs a program whose stdin and stdout are a connection; `flags`: [`FLAG_ADOPTED`], [`FLAG_NO_EXEC`].
 ///
 /// A function that the verifier goes through once, by itself: it has a name that is seen from outside, and takes numbers
 /// alone. In line it would go through it once for each state in which it comes here, hundreds of thousands of steps on 6.1.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn report(task: u64, tgid: u32, connection: ConnectionId, adopted: u32) -> i32 {
-    let (task, adopted) = (task as Ptr, adopted != 0);
+pub extern "C" fn report(task: u64, tgid: u32, connection: ConnectionId, flags: u32) -> i32 {
+    let (task, mut flags) = (task as Ptr, flags as u8);
+    let adopted = flags & FLAG_ADOPTED != 0;
     let uid = owner(connection).unwrap_or(0);
     if share::admits(uid, size_of::<ExecRecord>() as u64 + RING_HEADER, 0) == 0 {
         tables::count(Counter::RingFullFacts, 1);
@@ -140,7 +177,6 @@ pub extern "C" fn report(task: u64, tgid: u32, connection: ConnectionId, adopted
         return 0;
     };
     let record = entry.as_mut_ptr();
-    let mut flags = if adopted { FLAG_ADOPTED } else { 0 };
     if let Some(parent) = probe(task, offset!(task_real_parent))
         && is_fork(parent)
     {

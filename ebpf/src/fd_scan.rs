@@ -4,7 +4,7 @@
 //! came by a descriptor unseen, and channels that nobody holds any more). It reads [`Holder`] entries.
 
 use aya_ebpf::{helpers::generated::bpf_seq_write, macros::map, maps::Array};
-use mcpwarden_abi::{Holder, PENDING_UNKNOWN};
+use mcpwarden_abi::{ChannelKey, Holder, PENDING_UNKNOWN};
 
 use crate::{
     exec,
@@ -31,6 +31,12 @@ pub fn visit(ctx: *const u64) {
         None => false,
     };
     hold(meta, tgid, fd, file);
+    if fd == 0
+        && let Some(carrier) = kernel::uncaptured(task)
+    {
+        let key = ChannelKey { inode: carrier, device: 0, generation: 0 };
+        write(meta, &Holder { key, pid: tgid, fd, pending: PENDING_UNKNOWN });
+    }
     // Last: the verifier goes through what follows once for each way through this. Who is registered now shows as a holder
     // in the next fd scan.
     if adopt && fd == 0 {
@@ -41,8 +47,7 @@ pub fn visit(ctx: *const u64) {
 /// Tells of a descriptor that is a channel.
 #[inline(always)]
 fn hold(meta: *const u64, tgid: u32, fd: u32, file: Ptr) {
-    let Some(inode) = kernel::inode_of(file) else { return };
-    let Some(key) = kernel::key_of(inode) else { return };
+    let Some(key) = kernel::key_of_file(file) else { return };
     let Some(roles) = tables::channel(&key) else { return };
     tables::watch(tgid);
     let mut pending = PENDING_UNKNOWN;
@@ -52,9 +57,17 @@ fn hold(meta: *const u64, tgid: u32, fd: u32, file: Ptr) {
     {
         pending = bytes;
     }
-    let holder = Holder { key, pid: tgid, fd, pending };
+    write(meta, &Holder { key, pid: tgid, fd, pending });
+}
+
+#[inline(always)]
+fn write(meta: *const u64, holder: &Holder) {
     // SAFETY: `meta->seq` is the first field of `struct bpf_iter_meta`; the buffer is `holder`.
     unsafe {
-        bpf_seq_write(*meta as *mut _, (&raw const holder).cast(), size_of::<Holder>() as u32);
+        bpf_seq_write(
+            *meta as *mut _,
+            core::ptr::from_ref(holder).cast_mut().cast(),
+            size_of::<Holder>() as u32,
+        );
     }
 }

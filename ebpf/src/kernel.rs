@@ -4,11 +4,13 @@
 //! sees constants. What has a BTF type is loaded directly; what hangs behind an untyped pointer is
 //! read with `bpf_probe_read_kernel`.
 
+use core::arch::asm;
+
 use aya_ebpf::helpers::{
     bpf_probe_read_kernel,
     generated::{self, bpf_get_current_task_btf},
 };
-use mcpwarden_abi::{ChannelKey, KernelLayout};
+use mcpwarden_abi::{CARRIER_PACKETS, CARRIER_PTY, ChannelKey, KernelLayout};
 
 #[unsafe(no_mangle)]
 pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
@@ -40,6 +42,7 @@ pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
     file_mode: 0,
     file_private_data: 0,
     inode_mode: 0,
+    inode_rdev: 0,
     inode_ino: 0,
     inode_sb: 0,
     inode_pipe: 0,
@@ -99,12 +102,15 @@ const INODE_SPAN: usize = 48;
 const S_IFMT: u16 = 0o170000;
 const S_IFIFO: u16 = 0o010000;
 const S_IFSOCK: u16 = 0o140000;
+const S_IFCHR: u16 = 0o020000;
 /// `linux/socket.h`
 const AF_UNIX: u16 = 1;
 /// `linux/net.h`
 const SOCK_STREAM: u16 = 1;
 /// `linux/fs.h`
 pub const FMODE_WRITE: u32 = 2;
+/// See [`carrier`]: what is captured.
+const CHANNEL: u64 = 1;
 
 /// A pointer into the kernel. What it points at may be gone: every read can fail or be checked.
 pub type Ptr = *const u8;
@@ -153,6 +159,13 @@ pub fn number(pointer: Ptr) -> u64 {
 pub fn current() -> Ptr {
     // SAFETY: a helper without arguments.
     unsafe { bpf_get_current_task_btf() as Ptr }
+}
+
+/// When the current process started, not its thread.
+#[inline(always)]
+pub fn started() -> u64 {
+    let leader: Ptr = load(current(), offset!(task_group_leader));
+    probe(leader, offset!(task_start_boottime)).unwrap_or(0)
 }
 
 /// `task->real_cred->uid`
@@ -205,7 +218,7 @@ pub fn key_of(inode: Ptr) -> Option<ChannelKey> {
         )
     };
     let device: u32 = probe(superblock, offset!(sb_dev))?;
-    Some(ChannelKey { inode: number, device, zero: 0 })
+    Some(ChannelKey { inode: number, device, generation: generation(inode, superblock) })
 }
 
 /// The key of a channel behind a file whose BTF type the verifier knows; `None` where there is no file.
@@ -223,7 +236,28 @@ pub fn key_of_file(file: Ptr) -> Option<ChannelKey> {
         return None;
     }
     let device = load(superblock, offset!(sb_dev));
-    Some(ChannelKey { inode: load(inode, offset!(inode_ino)), device, zero: 0 })
+    let generation = generation(inode, superblock);
+    Some(ChannelKey { inode: load(inode, offset!(inode_ino)), device, generation })
+}
+
+/// See [`ChannelKey::generation`]. Of pointers whose type it knows the verifier allows no calculation but the distance, whole.
+#[inline(always)]
+fn generation(inode: Ptr, superblock: Ptr) -> u32 {
+    /// Inodes are aligned to it, at least.
+    const ALIGNED: u32 = 8;
+    let distance: u64;
+    // SAFETY: it reads two registers and writes one. The compiler would calculate in halves, or take one apart.
+    unsafe {
+        asm!(
+            "{to} = {inode}",
+            "{to} -= {superblock}",
+            inode = in(reg) inode,
+            superblock = in(reg) superblock,
+            to = out(reg) distance,
+            options(pure, nomem, nostack),
+        );
+    }
+    (distance / ALIGNED as u64) as u32
 }
 
 /// Whether an inode whose BTF type the verifier knows is a pipe's.
@@ -317,6 +351,44 @@ pub fn end_of(file: Ptr) -> Option<End> {
     // `struct socket_alloc { struct socket; struct inode }`: the socket is the first member.
     let peer_inode = peer_socket.wrapping_add(offset!(socket_alloc_inode));
     Some(End { near: key_of(inode)?, far: key_of(peer_inode)? })
+}
+
+/// What could carry MCP behind a file: [`CARRIER_PACKETS`], [`CARRIER_PTY`], [`CHANNEL`], or 0.
+#[inline(always)]
+pub fn carrier(file: Ptr) -> Option<u64> {
+    /// Numbers of the devices of terminals (`Documentation/admin-guide/devices.txt`: Unix98 PTY slaves).
+    const PTY_FIRST: u32 = 136;
+    const PTY_LAST: u32 = 143;
+    const MINOR_BITS: u32 = 20;
+    let inode = inode_of(file)?;
+    let mode: u16 = probe(inode, offset!(inode_mode))?;
+    match mode & S_IFMT {
+        S_IFIFO => Some(CHANNEL),
+        S_IFCHR => {
+            let device: u32 = probe(inode, offset!(inode_rdev))?;
+            let major = device >> MINOR_BITS;
+            (major >= PTY_FIRST && major <= PTY_LAST).then_some(CARRIER_PTY)
+        }
+        S_IFSOCK => {
+            let socket: Ptr = probe(file, offset!(file_private_data))?;
+            let socket_type: u16 = probe(socket, offset!(socket_type))?;
+            let sock: Ptr = probe(socket, offset!(socket_sk))?;
+            let family: u16 = probe(sock, offset!(sock_family))?;
+            if family != AF_UNIX {
+                return None;
+            }
+            Some(if socket_type == SOCK_STREAM { CHANNEL } else { CARRIER_PACKETS })
+        }
+        _ => None,
+    }
+}
+
+/// What stdin and stdout of a task carry that is not captured, where they could be a server's.
+#[inline(always)]
+pub fn uncaptured(task: Ptr) -> Option<u64> {
+    let (input, output) = (carrier(file_of(task, 0)?)?, carrier(file_of(task, 1)?)?);
+    let worst = if input > output { input } else { output };
+    (worst != CHANNEL).then_some(worst)
 }
 
 /// The peer (`struct sock`) of the Unix stream socket behind the file of a socket.

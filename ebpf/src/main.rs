@@ -95,7 +95,7 @@ pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
 #[btf_tracepoint(function = "sys_exit")]
 pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
     let ret: i64 = ctx.arg(1);
-    if ret > 0 {
+    if ret >= 0 {
         syscall::returned(ctx.arg::<*const u8>(0), ret as u64);
     }
     0
@@ -240,6 +240,24 @@ at_call!(ia32_sys_tee, TEE, true);
 at_call!(ia32_sys_vmsplice, VMSPLICE, true);
 at_call!(ia32_compat_sys_sendfile, SENDFILE, true);
 at_call!(ia32_sys_sendfile64, SENDFILE, true);
+
+/// A program at the exit of a system call that duplicates a descriptor; match-proto: as above.
+macro_rules! at_duplicate {
+    ($name:ident) => {
+        #[fexit]
+        pub fn $name(ctx: FExitContext) -> i32 {
+            syscall::duplicated(ctx.arg(1));
+            0
+        }
+    };
+}
+
+at_duplicate!(sys_dup);
+at_duplicate!(sys_dup2);
+at_duplicate!(sys_dup3);
+at_duplicate!(ia32_sys_dup);
+at_duplicate!(ia32_sys_dup2);
+at_duplicate!(ia32_sys_dup3);
 
 /// match-proto: `int file_permission(struct file *file, int mask)`, 5.7 to 6.18.
 #[lsm(hook = "file_permission")]

@@ -32,7 +32,7 @@ static FRESH: Socket = Socket {
         since_ns: 0,
         streams: [Stream { offset: 0, far: 0, refused: 0 }; 2],
     },
-    key: ChannelKey { inode: 0, device: 0, zero: 0 },
+    key: ChannelKey { inode: 0, device: 0, generation: 0 },
     endpoint: Endpoint { netns_cookie: 0, address: [0; 16], port: 0, zero: [0; 3] },
     info: ConnectInfo {
         start_ns: 0,

@@ -12,6 +12,7 @@ use mcpwarden_abi::{Channel, GAP_SENDFILE, GAP_SPLICE, GAP_TEE, GAP_VMSPLICE, SO
 
 use crate::{
     capture::{Payload, passed},
+    exec,
     kernel::{self, FMODE_WRITE, Ptr, load, offset, probe},
     source::{Coming, Source, UNTOLD, User, mmsghdr, read},
     tables,
@@ -35,6 +36,7 @@ pub mod op {
     pub const VMSPLICE: u16 = 13;
     pub const SENDFILE: u16 = 14;
     pub const SOCKETCALL: u16 = 15;
+    pub const DUP: u16 = 16;
 }
 
 const NUMBERS: usize = 512;
@@ -44,11 +46,13 @@ const NUMBERS: usize = 512;
 static OPS: [u16; NUMBERS] = ops();
 
 const fn ops() -> [u16; NUMBERS] {
-    let native: [(usize, u16); 16] = [
+    let native: [(usize, u16); 19] = [
         (0, op::READ),
         (1, op::WRITE),
         (19, op::READV),
         (20, op::WRITEV),
+        (32, op::DUP),
+        (33, op::DUP),
         (40, op::SENDFILE),
         (44, op::SENDTO),
         (45, op::RECVFROM),
@@ -57,14 +61,17 @@ const fn ops() -> [u16; NUMBERS] {
         (275, op::SPLICE),
         (276, op::TEE),
         (278, op::VMSPLICE),
+        (292, op::DUP),
         (299, op::RECVMMSG),
         (307, op::SENDMMSG),
         (327, op::READV),
         (328, op::WRITEV),
     ];
-    let compat: [(usize, u16); 19] = [
+    let compat: [(usize, u16); 22] = [
         (3, op::READ),
         (4, op::WRITE),
+        (41, op::DUP),
+        (63, op::DUP),
         (102, op::SOCKETCALL),
         (145, op::READV),
         (146, op::WRITEV),
@@ -73,6 +80,7 @@ const fn ops() -> [u16; NUMBERS] {
         (313, op::SPLICE),
         (315, op::TEE),
         (316, op::VMSPLICE),
+        (330, op::DUP),
         (337, op::RECVMMSG),
         (345, op::SENDMMSG),
         (369, op::SENDTO),
@@ -126,31 +134,82 @@ struct Call {
     compat: bool,
 }
 
-/// A system call returned `bytes`, which is positive.
+/// A system call returned `result`, which is no error: bytes, or a descriptor.
 #[inline(always)]
-pub fn returned(regs: Ptr, bytes: u64) {
+pub fn returned(regs: Ptr, result: u64) {
     let number: u64 = load(regs, regs::ORIG_AX);
     if number >= NUMBERS as u64 {
         return;
     }
     // SAFETY: in bounds; volatile, so that the table stays a table.
     let ops = unsafe { core::ptr::read_volatile(OPS.as_ptr().add(number as usize)) };
-    if ops == op::NONE {
+    // Most calls return 0, and of these one is of interest.
+    if ops == op::NONE || result == 0 && !may_duplicate(ops) {
         return;
+    }
+    if may_duplicate(ops) {
+        let compat = load::<u32>(kernel::current(), offset!(task_thread_status)) & TS_COMPAT != 0;
+        if result <= STDOUT && op_of(ops, compat) == op::DUP {
+            exec::descriptor_replaced(result as u32);
+            return;
+        }
     }
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    if !tables::watches(tgid) {
-        return;
+    if result > 0 && tables::watches(tgid) {
+        moved(result, tgid);
     }
+}
+
+/// The call that returns moved bytes of a process that is watched.
+///
+/// The verifier goes through it once, by itself, as through [`exec::replaced`]: the stack has no room for both.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn moved(bytes: u64, tgid: u32) -> i32 {
     let task = kernel::current();
+    // SAFETY: a helper that takes a task.
+    let regs = unsafe { bpf_task_pt_regs(task as *mut _) } as Ptr;
+    if regs.is_null() {
+        return 0;
+    }
+    let number: u64 = load(regs, regs::ORIG_AX);
+    if number >= NUMBERS as u64 {
+        return 0;
+    }
+    // SAFETY: in bounds; volatile, so that the table stays a table.
+    let ops = unsafe { core::ptr::read_volatile(OPS.as_ptr().add(number as usize)) };
     let compat = load::<u32>(task, offset!(task_thread_status)) & TS_COMPAT != 0;
     let mut call = Call { args: arguments(regs, compat), bytes, tgid, compat };
-    let mut op = if compat { ops >> 8 } else { ops & 0xff };
+    let mut op = op_of(ops, compat);
     if op == op::SOCKETCALL {
         op = socketcall(&mut call);
     }
-    if op != op::NONE {
+    if op != op::NONE && op != op::DUP {
         dispatch(task, op, &call);
+    }
+    0
+}
+
+/// The greatest descriptor of interest.
+const STDOUT: u64 = 1;
+
+/// What a call does that has this entry in [`OPS`].
+#[inline(always)]
+fn op_of(ops: u16, compat: bool) -> u16 {
+    if compat { ops >> 8 } else { ops & 0xff }
+}
+
+/// Whether it duplicates descriptors, as a 64-bit or as a 32-bit call.
+#[inline(always)]
+fn may_duplicate(ops: u16) -> bool {
+    op_of(ops, false) == op::DUP || op_of(ops, true) == op::DUP
+}
+
+/// For the trampoline backend: a call that duplicates a descriptor returned.
+#[inline(always)]
+pub fn duplicated(result: i64) {
+    if result == 0 || result == STDOUT as i64 {
+        exec::descriptor_replaced(result as u32);
     }
 }
 
@@ -176,7 +235,7 @@ pub fn coming(file: Ptr) -> Coming {
     // SAFETY: in bounds; volatile, so that the table stays a table.
     let ops = unsafe { core::ptr::read_volatile(OPS.as_ptr().add(number as usize)) };
     let compat = load::<u32>(task, offset!(task_thread_status)) & TS_COMPAT != 0;
-    let op = if compat { ops >> 8 } else { ops & 0xff };
+    let op = op_of(ops, compat);
     if op != op::WRITE && op != op::WRITEV {
         return Coming::unknown();
     }

@@ -15,6 +15,8 @@ use mcpwarden_abi::{
     SOCKETS_MOST, Socket,
 };
 
+use crate::kernel;
+
 /// The only thing a hook looks up for a descriptor. Its 3 MB are taken at once, as those of the table of sockets are.
 #[map(name = "CHANNELS")]
 pub static CHANNELS: HashMap<ChannelKey, Channel> = HashMap::with_max_entries(32_768, 0);
@@ -57,6 +59,11 @@ static PROCESSES: HashMap<u32, u64> = HashMap::with_max_entries(65_536, BPF_F_NO
 /// a client: see [`forebears`]. What this table forgets, the next fd scan finds.
 #[map(name = "FORKED_BY")]
 static FORKED_BY: LruHashMap<u32, Forker> = LruHashMap::with_max_entries(16_384, 0);
+
+/// Of which of its descriptors 0 and 1 a process has put another file in the place, bit by bit, since it was forked or ran its
+/// program; in the bits above, when it started (see [`BITS`]). What this table forgets is a server that the next start of the agent finds.
+#[map(name = "REPLACED")]
+static REPLACED: LruHashMap<u32, u64> = LruHashMap::with_max_entries(4_096, 0);
 
 /// A process that forked another.
 #[repr(C)]
@@ -120,6 +127,43 @@ pub fn watch(tgid: u32) {
 #[inline(always)]
 pub fn forget(tgid: u32) {
     let _ = PROCESSES.remove(tgid);
+}
+
+/// In [`REPLACED`]: both descriptors.
+const BOTH: u64 = 3;
+/// They were registered: once, since a process can put descriptors into their places as often as it likes.
+const REGISTERED: u64 = 4;
+/// All of these.
+const BITS: u64 = BOTH | REGISTERED;
+
+/// A process has put another file in the place of its descriptor, 0 or 1. Whether it has done so of both, and what comes of it
+/// was not registered.
+#[inline(always)]
+pub fn replaces(tgid: u32, descriptor: u32) -> bool {
+    let started = kernel::started() & !BITS;
+    // SAFETY: a live map value.
+    let known = REPLACED.get_ptr(&tgid).map_or(0, |known| unsafe { *known });
+    // Of an earlier process of this number nothing stays.
+    let before = if (known & !BITS) == started { known & BITS } else { 0 };
+    let bits = before | 1 << (descriptor & 1);
+    if bits != before {
+        let _ = REPLACED.insert(&tgid, &(started | bits), 0);
+    }
+    bits == BOTH
+}
+
+/// They are registered.
+#[inline(always)]
+pub fn replacement_registered(tgid: u32) {
+    let _ = REPLACED.insert(&tgid, &(kernel::started() & !BITS | BOTH | REGISTERED), 0);
+}
+
+/// What a process has put in the place of its descriptors are those of the program that it runs.
+#[inline(always)]
+pub fn forget_replaced(tgid: u32) {
+    if REPLACED.get_ptr(&tgid).is_some() {
+        let _ = REPLACED.remove(&tgid);
+    }
 }
 
 /// Remembers who forked a process.

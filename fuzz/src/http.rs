@@ -29,8 +29,11 @@ fn outputs(input: &[u8], size: usize, loses: bool) -> (Vec<String>, bool) {
         outputs.push(format!("{output:?}"));
     };
     let mut http = Http::new(LIMITS);
-    let peers =
-        Peers { client: (1, 1), server: ([127, 0, 0, 1], 80).into(), known: input.len().is_multiple_of(2) };
+    let peers = Peers {
+        client: (1, 1),
+        server: mcpwarden_policy::terms::Endpoint::here(([127, 0, 0, 1], 80).into()),
+        known: input.len().is_multiple_of(2),
+    };
     let (mut stream, mut direction) = (ConnectionId(1), Direction::ClientToServer);
     http.open(stream, peers, Timestamp(0));
     for part in input.split_inclusive(|byte| *byte == b'\n') {

@@ -59,6 +59,7 @@ mod seen;
 mod tasks;
 mod timers;
 mod trace;
+mod uncaptured;
 
 pub use command::{ByHand, CommandError, Decide, Definitions, OperatorCommand, ProfileError};
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
@@ -282,6 +283,9 @@ impl Engine {
             Input::Uninspected { reached, reason } => {
                 self.start_pending(reached.connection, reached.time, out);
                 remote::uninspected(&mut self.parts(out).cx, &reached, reason);
+            }
+            Input::Uncaptured { process, transport, time } => {
+                uncaptured::found(&mut self.parts(out).cx, &process, transport, time);
             }
             Input::Operator(command) => {
                 if let Err(error) = self.execute(command, now, out) {

@@ -7,6 +7,6 @@
 mod rules;
 mod table;
 
-pub use crate::terms::{Address, Host, Names, Prefix, reached};
-pub use rules::{Block, NetworkRules, NetworkServer, Rule, Target, Verdict, names_of};
+pub use crate::terms::{Address, Endpoint, Host, Names, Prefix, reached};
+pub use rules::{Block, FoundDenial, NetworkRules, NetworkServer, Rule, Target, Verdict, names_of};
 pub use table::{Entry, Judgement, MAX_ENTRIES, Table, TableFull};

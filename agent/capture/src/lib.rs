@@ -39,6 +39,7 @@ use outlet::Outlet;
 pub use output::{KernelAction, Output, SideRecord, Sink};
 use pressure::account;
 pub use process::{Parent, Processes};
+use processes::Started;
 use socket::Sockets;
 use stream::Stream;
 pub use time::BootTime;
@@ -59,6 +60,8 @@ struct Connection {
     is_known: bool,
     described: bool,
     since: Timestamp,
+    /// The process that came by the descriptors without an exec: the server, where no exec follows.
+    unexecuted: Option<Box<Started>>,
     /// Records that came before the exec record.
     early: Vec<(abi::RecordHeader, Vec<u8>)>,
     early_bytes: usize,
@@ -124,7 +127,7 @@ impl Capture {
         };
         let header = *record.header();
         match record {
-            Record::Exec(_, info, argv) => self.exec(header, &info, argv, clock, now, sink),
+            Record::Exec(_, info, argv) => self.started(header, &info, argv, clock, now, sink),
             Record::Exit(_) => self.exit(&header, clock, sink),
             Record::Data(_, data) => {
                 self.counters.bytes += data.len() as u64;
@@ -169,6 +172,7 @@ impl Capture {
                 is_known: false,
                 described: false,
                 since: now,
+                unexecuted: None,
                 early: Vec::new(),
                 early_bytes: 0,
                 streams: [stream(Direction::ClientToServer), stream(Direction::ServerToClient)],
@@ -201,8 +205,7 @@ impl Capture {
             connection.early.push((header, data.to_vec()));
             self.memory.set(&mut connection.account, Hold::Early, connection.early_bytes);
             if connection.early_bytes > EXEC_WAITING_BYTES {
-                self.counters.execs_not_awaited += 1;
-                self.release_early(id, clock, now, sink);
+                self.await_no_longer(id, clock, now, sink);
             }
             return;
         }
@@ -280,8 +283,7 @@ impl Capture {
             }
         }
         for id in overdue {
-            self.counters.execs_not_awaited += 1;
-            self.release_early(id, clock, now, sink);
+            self.await_no_longer(id, clock, now, sink);
         }
         // What waited is frames by now, whosever they are.
         self.keep_within_bounds(0, clock, now, sink);
@@ -311,7 +313,10 @@ impl Capture {
 
     /// Nobody holds the connection any more: finishes its streams and says so.
     pub fn close(&mut self, id: u64, clock: &BootTime, now: Timestamp, sink: &mut Sink<'_>) {
-        self.release_early(id, clock, now, sink);
+        let waits = self.connections.get(&id).is_some_and(|connection| !connection.early.is_empty());
+        if !(waits && self.serve_unexecuted(id, clock, now, sink)) {
+            self.release_early(id, clock, now, sink);
+        }
         if let Some(connection) = self.connections.get_mut(&id) {
             for stream in &mut connection.streams {
                 stream.finish(

@@ -39,8 +39,7 @@ impl Capture {
         let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
         let (index, missing) = match hold {
             Hold::Early => {
-                self.counters.execs_not_awaited += 1;
-                self.release_early(id, clock, now, sink);
+                self.await_no_longer(id, clock, now, sink);
                 return;
             }
             Hold::Frame(index) => {

@@ -12,8 +12,19 @@ use super::{
 };
 use crate::time::BootTime;
 
+/// A record of a process whose stdin and stdout are a connection.
+pub(super) struct Started {
+    header: abi::RecordHeader,
+    info: abi::ExecInfo,
+    argv: Vec<u8>,
+}
+
 impl Capture {
-    pub(super) fn exec(
+    /// A process has a connection as stdin and stdout.
+    ///
+    /// Where it came by them without an exec, one follows more often than not: who starts a program puts its descriptors into
+    /// their places first. Until something was said, and for a moment more, it is not known to be the server.
+    pub(super) fn started(
         &mut self,
         header: abi::RecordHeader,
         info: &abi::ExecInfo,
@@ -23,9 +34,50 @@ impl Capture {
         sink: &mut Sink<'_>,
     ) {
         // The agent itself, run with pipes by somebody: its output must not become its input.
-        if header.pid == std::process::id() {
+        if header.pid == std::process::id() || !self.open(header.connection, now) {
             return;
         }
+        if header.flags & abi::FLAG_NO_EXEC == 0 {
+            return self.exec(header, info, argv, clock, now, sink);
+        }
+        if let Some(connection) = self.connections.get_mut(&header.connection)
+            && !connection.is_known
+        {
+            connection.unexecuted = Some(Box::new(Started { header, info: *info, argv: argv.to_vec() }));
+        }
+    }
+
+    /// The process that came by the descriptors of a connection without an exec is the server. Whether there is one.
+    pub(super) fn serve_unexecuted(
+        &mut self,
+        id: u64,
+        clock: &BootTime,
+        now: Timestamp,
+        sink: &mut Sink<'_>,
+    ) -> bool {
+        let started = self.connections.get_mut(&id).and_then(|connection| connection.unexecuted.take());
+        let Some(started) = started else { return false };
+        self.exec(started.header, &started.info, &started.argv, clock, now, sink);
+        true
+    }
+
+    /// No exec of a connection's server is waited for any more: what came without one serves, or nobody knows who.
+    pub(super) fn await_no_longer(&mut self, id: u64, clock: &BootTime, now: Timestamp, sink: &mut Sink<'_>) {
+        if !self.serve_unexecuted(id, clock, now, sink) {
+            self.counters.execs_not_awaited += 1;
+            self.release_early(id, clock, now, sink);
+        }
+    }
+
+    fn exec(
+        &mut self,
+        header: abi::RecordHeader,
+        info: &abi::ExecInfo,
+        argv: &[u8],
+        clock: &BootTime,
+        now: Timestamp,
+        sink: &mut Sink<'_>,
+    ) {
         let adopted = header.flags & abi::FLAG_ADOPTED != 0;
         let mut process = Process {
             pid: header.pid,
@@ -40,11 +92,9 @@ impl Capture {
         };
         self.outside.complete(&mut process);
         let id = header.connection;
-        if !self.open(id, now) {
-            return;
-        }
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.is_known = true;
+        connection.unexecuted = None;
         if connection.client.is_none() {
             let is_fork = header.flags & abi::FLAG_PARENT_IS_FORK != 0;
             let known = info.parent_cgroup_id != 0;

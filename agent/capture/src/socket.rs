@@ -11,6 +11,7 @@ use mcpwarden_policy::{
     ConnectionId, Direction, GapCause, Input, Process, Reached, ServerId, Timestamp,
     event::ServerType,
     http::{Http, HttpCounters, HttpLimits, HttpOutput, Peers},
+    network,
 };
 
 use crate::{
@@ -32,7 +33,7 @@ pub struct Connected {
     pub client: Process,
     /// The server's address.
     pub address: SocketAddr,
-    /// Its network namespace, of a loopback address of another than the agent's.
+    /// Its network namespace, of another than the agent's.
     pub netns: Option<u64>,
     /// The declared servers that are there.
     pub declared: Vec<ServerId>,
@@ -109,7 +110,11 @@ impl Sockets {
     pub fn open(&mut self, id: u64, connected: Connected, time: Timestamp, sink: &mut Sink<'_>) {
         let client = key(&connected.client);
         let known = !connected.declared.is_empty();
-        let peers = Peers { client, server: connected.address, known };
+        let peers = Peers {
+            client,
+            server: network::Endpoint { address: connected.address, netns: connected.netns },
+            known,
+        };
         // There must be room for servers over stdio, whoever makes how many connections.
         let key_of_kernel = connected.key;
         let crowded = self.open.len() >= self.most || self.of_user(connected.client.uid) >= self.most_of_user;

@@ -12,6 +12,8 @@ const TOTAL_BOUND: usize = 1500;
 enum Sent {
     /// The connection's program started, of a user.
     Exec(u64, u32),
+    /// A process of a user came by the descriptors without an exec.
+    Handed(u64, u32),
     /// It ran before the agent did.
     Adopted(u64),
     /// A message that is whole, at the start.
@@ -20,6 +22,20 @@ enum Sent {
     Data(u64, u64, usize),
     /// Time goes by.
     Wait,
+}
+
+impl Sent {
+    /// The record; `None` where time goes by.
+    fn record(self) -> Option<Vec<u8>> {
+        Some(match self {
+            Self::Exec(connection, uid) => exec(connection, uid, 0),
+            Self::Handed(connection, uid) => exec(connection, uid, abi::FLAG_NO_EXEC),
+            Self::Adopted(connection) => exec(connection, 0, abi::FLAG_ADOPTED),
+            Self::Line(connection, text) => line(connection, text),
+            Self::Data(connection, offset, length) => data(connection, offset, length),
+            Self::Wait => return None,
+        })
+    }
 }
 
 fn bytes_of<T: abi::record::Plain>(value: &T) -> Vec<u8> {
@@ -66,16 +82,10 @@ fn gaps(capture: &mut Capture, sent: &[Sent]) -> Vec<(u64, u64, GapCause)> {
         }
     };
     for sent in sent {
-        let record = match *sent {
-            Sent::Exec(connection, uid) => exec(connection, uid, 0),
-            Sent::Adopted(connection) => exec(connection, 0, abi::FLAG_ADOPTED),
-            Sent::Line(connection, text) => line(connection, text),
-            Sent::Data(connection, offset, length) => data(connection, offset, length),
-            Sent::Wait => {
-                now = now.after(EXEC_PATIENCE);
-                capture.tick(&clock, now, &mut sink);
-                continue;
-            }
+        let Some(record) = sent.record() else {
+            now = now.after(EXEC_PATIENCE);
+            capture.tick(&clock, now, &mut sink);
+            continue;
         };
         capture.record(&record, &clock, now, &mut sink);
     }
@@ -168,6 +178,57 @@ fn largest_holder_is_given_up_when_memory_is_short() {
             capture.forget(connection);
         }
         assert_eq!(capture.memory.held(), 0, "{name}: what is forgotten is held no more");
+    }
+}
+
+/// What comes of a process that has a connection's descriptors without an exec: who was reported as its server (by user), and
+/// how many bytes were handed on, after each step.
+#[test]
+fn server_without_exec_is_reported_once_it_speaks() {
+    use Sent::{Adopted, Data, Exec, Handed, Line, Wait};
+    // Name, records, users of the execs reported, whether the message was handed on, connections whose exec was not awaited.
+    type Case = (&'static str, &'static [Sent], &'static [Option<u32>], bool, u64);
+    let cases: [Case; 13] = [
+        ("nothing is said", &[Handed(1, 5), Wait, Wait], &[], false, 0),
+        ("a message, at once", &[Handed(1, 5), Line(1, "{}")], &[], false, 0),
+        ("a message, and some time", &[Handed(1, 5), Line(1, "{}"), Wait], &[Some(5)], true, 0),
+        ("a message, long after", &[Handed(1, 5), Wait, Wait, Line(1, "{}"), Wait], &[Some(5)], true, 0),
+        ("a message before", &[Line(1, "{}"), Handed(1, 5), Wait], &[Some(5)], true, 0),
+        ("an exec follows", &[Handed(1, 5), Exec(1, 6), Line(1, "{}")], &[Some(6)], true, 0),
+        ("an exec follows a message", &[Handed(1, 5), Line(1, "{}"), Exec(1, 6)], &[Some(6)], true, 0),
+        ("an exec came before", &[Exec(1, 6), Handed(1, 5), Line(1, "{}"), Wait], &[Some(6)], true, 0),
+        (
+            "an exec long after",
+            &[Handed(1, 5), Line(1, "{}"), Wait, Exec(1, 6)],
+            &[Some(5), Some(6)],
+            true,
+            0,
+        ),
+        ("twice", &[Handed(1, 5), Handed(1, 7), Line(1, "{}"), Wait], &[Some(7)], true, 0),
+        ("found running", &[Handed(1, 5), Adopted(1), Line(1, "{}"), Wait], &[None], true, 0),
+        ("another's", &[Handed(2, 5), Line(1, "{}"), Wait], &[], true, 1),
+        ("more than can wait", &[Handed(1, 5), Data(1, 0, 1001)], &[Some(5)], false, 0),
+    ];
+    for (name, sent, users, handed_on, not_awaited) in cases {
+        let mut capture = capture();
+        let (clock, mut now) = (BootTime::default(), Timestamp(1));
+        let (mut execs, mut frames) = (Vec::new(), 0);
+        let mut sink = |output: Output<'_>| match output {
+            Output::Input(Input::Exec(exec)) => execs.push(exec.process.uid),
+            Output::Input(Input::Frame { .. }) => frames += 1,
+            _ => {}
+        };
+        for sent in sent {
+            if let Some(record) = sent.record() {
+                capture.record(&record, &clock, now, &mut sink);
+            } else {
+                now = now.after(EXEC_PATIENCE);
+                capture.tick(&clock, now, &mut sink);
+            }
+        }
+        assert_eq!(execs, users, "{name}");
+        assert_eq!(frames > 0, handed_on, "{name}");
+        assert_eq!(capture.counters().execs_not_awaited, not_awaited, "{name}");
     }
 }
 

@@ -34,6 +34,8 @@ const LINGER: Duration = Duration::from_secs(1);
 pub struct Rule {
     /// Whose.
     pub set: u16,
+    /// In which network namespace (cookie) alone, 0 for every one. Only of a whole address, with its port.
+    pub netns: u64,
     /// Port, 0 for every one.
     pub port: u16,
     /// In network byte order, IPv4 as its mapped IPv6 address.
@@ -183,7 +185,8 @@ impl Addresses {
             generation,
             flags: flags
                 | with(has(|key| key.port != 0), abi::NETWORK_PORT_PREFIXES)
-                | with(has(|key| key.port == 0), abi::NETWORK_PREFIXES),
+                | with(has(|key| key.port == 0), abi::NETWORK_PREFIXES)
+                | with(fresh.whole.iter().any(|key| key.netns != [0; 2]), abi::NETWORK_NAMESPACES),
         };
         // Written where nobody looks, then one byte makes it count.
         let slot = generation % 2;
@@ -213,7 +216,8 @@ impl Addresses {
     }
 
     fn write(&mut self, rule: &Rule, generation: u32, fresh: &mut Written) -> Result<(), MapError> {
-        let key = AddressKey { generation, set: rule.set, port: rule.port, address: rule.address };
+        let Rule { set, port, address, .. } = *rule;
+        let key = AddressKey { generation, set, port, netns: AddressKey::halves(rule.netns), address };
         if rule.bits >= WHOLE {
             self.whole.insert(key, rule.entry, 0)?;
             fresh.whole.push(key);
@@ -249,7 +253,14 @@ mod tests {
             IpAddr::V4(four) => (four.to_ipv6_mapped(), bits + 96),
             IpAddr::V6(six) => (six, bits),
         };
-        Rule { set: abi::SET_ALL, port: 0, address: address.octets(), bits, entry: Address::default() }
+        Rule {
+            set: abi::SET_ALL,
+            netns: 0,
+            port: 0,
+            address: address.octets(),
+            bits,
+            entry: Address::default(),
+        }
     }
 
     /// As the kernel half asks.

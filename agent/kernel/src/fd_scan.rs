@@ -8,7 +8,7 @@ use std::{
 };
 
 use mcpwarden_abi::record::read;
-use mcpwarden_abi::{ChannelKey, Holder, PENDING_UNKNOWN};
+use mcpwarden_abi::{CARRIER_PACKETS, CARRIER_PTY, ChannelKey, Holder, PENDING_UNKNOWN};
 
 use crate::boot_ns;
 
@@ -26,6 +26,26 @@ pub struct Side {
     pub writes: bool,
 }
 
+/// What is not captured, though messages could go through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Carrier {
+    /// Unix sockets of datagrams or sequenced packets.
+    Packets,
+    /// A terminal.
+    Pty,
+}
+
+impl Carrier {
+    /// What an entry of the scan says.
+    fn of(key: &ChannelKey) -> Option<Self> {
+        match key.inode {
+            CARRIER_PACKETS => Some(Self::Packets),
+            CARRIER_PTY => Some(Self::Pty),
+            _ => None,
+        }
+    }
+}
+
 /// What one pass found.
 #[derive(Debug, Default)]
 pub struct FdScan {
@@ -35,6 +55,8 @@ pub struct FdScan {
     pub ended_ns: u64,
     /// Every descriptor that is a channel.
     pub holders: Vec<Holder>,
+    /// Processes with stdin and stdout that are not captured, though a server's messages could go through them.
+    pub uncaptured: Vec<(u32, Carrier)>,
     /// The sides that were asked for where nobody is in the middle of a call, and how many bytes wait to be read there,
     /// at most: 0 on a side that is written to.
     pub idle: HashMap<Side, u64>,
@@ -49,8 +71,11 @@ pub fn take(mut file: File, sides: &HashSet<Side>) -> io::Result<FdScan> {
     let began_ns = boot_ns();
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
-    let holders = bytes.chunks_exact(size_of::<Holder>()).filter_map(read).collect();
-    let mut fd_scan = FdScan { began_ns, ended_ns: boot_ns(), holders, ..FdScan::default() };
+    let found = bytes.chunks_exact(size_of::<Holder>()).filter_map(read::<Holder>);
+    let (uncaptured, holders): (Vec<Holder>, Vec<Holder>) = found.partition(|found| found.key.device == 0);
+    let uncaptured = uncaptured.into_iter().filter_map(|found| Some((found.pid, Carrier::of(&found.key)?)));
+    let uncaptured = uncaptured.collect();
+    let mut fd_scan = FdScan { began_ns, ended_ns: boot_ns(), holders, uncaptured, ..FdScan::default() };
     let mut holders_of: HashMap<ChannelKey, Vec<&Holder>> =
         sides.iter().map(|side| (side.key, Vec::new())).collect();
     for holder in &fd_scan.holders {

@@ -40,6 +40,7 @@ pub fn all() -> Impossible {
         impossible.extend(["inet6_", "connect6", "sendmsg6"].map(|hook| (hook, why)));
     }
     let _ = without_memory();
+    duplicates();
     let _ = processes();
     if !calls_of_32_bits() {
         impossible.push(("__ia32_", "this kernel runs no 32-bit calls"));
@@ -101,6 +102,16 @@ fn without_memory() -> std::io::Result<()> {
     Ok(())
 }
 
+/// The calls that put a descriptor in another's place, with one that is none.
+fn duplicates() {
+    // SAFETY: nothing is done.
+    unsafe {
+        libc::dup(-1);
+        libc::dup2(-1, 1);
+        libc::dup3(-1, 1, 0);
+    }
+}
+
 fn processes() -> std::io::Result<()> {
     // It names no file, and has been entered all the same.
     // SAFETY: the kernel checks every pointer.
@@ -117,11 +128,11 @@ fn processes() -> std::io::Result<()> {
         .map(drop)
 }
 
-/// The four calls by their 32-bit numbers, with descriptors that are none. In a child: where the kernel runs no such calls
+/// The calls by their 32-bit numbers, with descriptors that are none. In a child: where the kernel runs no such calls
 /// it is killed. Whether it was not.
 fn calls_of_32_bits() -> bool {
-    // `arch/x86/entry/syscalls/syscall_32.tbl`: splice, tee, vmsplice, sendfile, sendfile64.
-    const NUMBERS: [i32; 5] = [313, 315, 316, 187, 239];
+    // `arch/x86/entry/syscalls/syscall_32.tbl`: splice, tee, vmsplice, sendfile, sendfile64, dup, dup2, dup3.
+    const NUMBERS: [i32; 8] = [313, 315, 316, 187, 239, 41, 63, 330];
     // SAFETY: the child makes these calls and ends.
     match unsafe { fork() } {
         Ok(ForkResult::Child) => {

@@ -65,20 +65,26 @@ const SOCKETS: [&str; 6] = [
     "inet6_sendmsg",
     "inet6_recvmsg",
 ];
-/// System calls whose bytes go through none of these: program and function.
-const CALLS: [(&str, &str); 4] = [
+/// System calls whose bytes go through none of these, and those that duplicate descriptors: program and function.
+const CALLS: [(&str, &str); 7] = [
     ("sys_splice", "__x64_sys_splice"),
     ("sys_tee", "__x64_sys_tee"),
     ("sys_vmsplice", "__x64_sys_vmsplice"),
     ("sys_sendfile64", "__x64_sys_sendfile64"),
+    ("sys_dup", "__x64_sys_dup"),
+    ("sys_dup2", "__x64_sys_dup2"),
+    ("sys_dup3", "__x64_sys_dup3"),
 ];
 /// The same of 32-bit programs; a kernel can be without them.
-const CALLS_OF_32_BITS: [(&str, &str); 5] = [
+const CALLS_OF_32_BITS: [(&str, &str); 8] = [
     ("ia32_sys_splice", "__ia32_sys_splice"),
     ("ia32_sys_tee", "__ia32_sys_tee"),
     ("ia32_sys_vmsplice", "__ia32_sys_vmsplice"),
     ("ia32_compat_sys_sendfile", "__ia32_compat_sys_sendfile"),
     ("ia32_sys_sendfile64", "__ia32_sys_sendfile64"),
+    ("ia32_sys_dup", "__ia32_sys_dup"),
+    ("ia32_sys_dup2", "__ia32_sys_dup2"),
+    ("ia32_sys_dup3", "__ia32_sys_dup3"),
 ];
 
 /// The trampoline backend; or which function this kernel does not have.

@@ -66,6 +66,7 @@ pub fn resolve(btf: &Btf) -> Result<KernelLayout, BtfError> {
         file_mode: at("file", "f_mode")?,
         file_private_data: at("file", "private_data")?,
         inode_mode: at("inode", "i_mode")?,
+        inode_rdev: at("inode", "i_rdev")?,
         inode_ino: at("inode", "i_ino")?,
         inode_sb: at("inode", "i_sb")?,
         inode_pipe: at("inode", "i_pipe")?,

@@ -113,6 +113,13 @@ fn hooks() -> Vec<Row> {
         detail: "no kernel has a hook for them: what is sent over such sockets is neither seen nor denied"
             .into(),
     });
+    rows.push(Row {
+        name: "stdio over a pty or packets".into(),
+        verdict: Verdict::Off,
+        detail: "messages through a terminal, or a Unix socket of datagrams or sequenced packets, are not captured; \
+                 mcp_server_uncaptured names servers that use one"
+            .into(),
+    });
     if let Some(reason) = unproven {
         rows.push(Row {
             name: "proof".into(),

@@ -15,6 +15,7 @@ mod shares;
 mod signals;
 mod sink_watch;
 mod stores;
+mod uncaptured;
 
 use std::{fs::File, io, os::fd::AsFd as _};
 
@@ -48,6 +49,7 @@ use ring::{Refused, RingReader};
 use shares::ShareWatch;
 use sink_watch::SinkWatch;
 use stores::Stores;
+use uncaptured::Uncaptured;
 
 /// Runs until a signal ends it.
 pub fn run(options: RunOptions) -> Result<()> {
@@ -112,6 +114,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             manager,
             reconciler: Reconciler::default(),
             scans: FdScans::new(tokio::time::Instant::now()),
+            uncaptured: Uncaptured::default(),
             loss: LossWatch::default(),
             refused: Refused::default(),
             shares: ShareWatch::default(),

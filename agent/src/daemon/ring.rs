@@ -17,7 +17,8 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use mcpwarden_abi::{
-    FLAG_ADOPTED, GAP_AGENT_ENDED, RECORD_DATA, RECORD_EXEC, RECORD_GAP, RING_HEADER, RecordHeader,
+    FLAG_ADOPTED, FLAG_NO_EXEC, GAP_AGENT_ENDED, RECORD_DATA, RECORD_EXEC, RECORD_GAP, RING_HEADER,
+    RecordHeader,
     record::{bytes_of, read},
 };
 use mcpwarden_kernel::{Ring, boot_ns, fill::Fill};
@@ -269,6 +270,7 @@ fn found_first(waited: Vec<Record>, since: Vec<Record>) -> Vec<Record> {
     let started: HashSet<(u64, u32)> = waited
         .iter()
         .filter_map(|record| exec(record))
+        .filter(|header| header.flags & FLAG_NO_EXEC == 0)
         .map(|header| (header.connection, header.pid))
         .collect();
     let is_found = |record: &[u8]| {
@@ -314,15 +316,22 @@ mod tests {
     fn adopted_servers_come_before_waiting_records() {
         const DATA: Sent = (RECORD_DATA, 0, 1);
         const STARTED: Sent = (RECORD_EXEC, 0, 1);
+        const HANDED: Sent = (RECORD_EXEC, FLAG_NO_EXEC, 1);
         const FOUND: Sent = (RECORD_EXEC, FLAG_ADOPTED, 1);
         const OTHER: Sent = (RECORD_EXEC, FLAG_ADOPTED, 2);
         // Name, what was found, what waited, and in which order both come.
         type Case = (&'static str, &'static [Sent], &'static [Sent], &'static [Sent]);
-        let cases: [Case; 5] = [
+        let cases: [Case; 6] = [
             ("nothing", &[], &[], &[]),
             ("in order", &[DATA], &[DATA, STARTED], &[DATA, DATA, STARTED]),
             ("found", &[DATA], &[DATA, FOUND], &[FOUND, DATA, DATA]),
             ("started meanwhile", &[STARTED, DATA], &[FOUND], &[STARTED, DATA, FOUND]),
+            (
+                "found, and handed its descriptors meanwhile",
+                &[HANDED, DATA],
+                &[FOUND],
+                &[FOUND, HANDED, DATA],
+            ),
             ("found, of two", &[STARTED], &[FOUND, OTHER], &[OTHER, STARTED, FOUND]),
         ];
         for (name, waited, since, expected) in cases {

@@ -134,6 +134,11 @@ fn started(pid: u32) -> Option<u64> {
     (stat.state != 'Z').then(|| stat.starttime * tick_ns())
 }
 
+/// Which process has a number, while it lives: when it started, and the path of what it runs.
+pub fn running(pid: u32) -> Option<(u64, Option<String>)> {
+    Some((started(pid)?, executable(pid)))
+}
+
 /// Whether a process that started then (as [`coarse`] says it) is still there.
 pub fn lives(pid: u32, start_ns: u64) -> bool {
     started(pid) == Some(start_ns)

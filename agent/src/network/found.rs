@@ -2,15 +2,16 @@
 //!
 //! A denial of an address hits everything that is at it, anybody can have a server answer, and who asks chooses what he calls
 //! it: the path. So it takes an answer of MCP's, is about that one address and port, holds for a time only, and spares an
-//! address that somebody has other plans with.
+//! address that somebody has other plans with. Anybody can have a network namespace, too, and any address in it: what answered
+//! there is denied there, and nowhere else.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::collections::BTreeMap;
 
 use mcpwarden_kernel::{addresses::Addresses, boot_ns};
 use mcpwarden_policy::{
     Found, ServerId, Timestamp,
     event::ServerDenied,
-    network::{Host, NetworkRules},
+    network::{Endpoint, FoundDenial, Host, NetworkRules},
 };
 
 use super::{Network, NetworkError};
@@ -20,6 +21,8 @@ const SECOND: u64 = 1_000_000_000;
 /// Servers that are remembered, at most; and those of one address.
 const MOST: usize = 1_024;
 const MOST_AT_ONE: usize = 16;
+/// Of those that are remembered: in other network namespaces than the host's, of which anybody can make as many as he likes.
+const MOST_ELSEWHERE: usize = MOST / 2;
 /// For how long an answer tells what is at an address. Nobody says when something else is there.
 const EVIDENCE_NS: u64 = 3_600 * SECOND;
 /// The least time between two changes of the table: anybody can have servers answer, and each change costs milliseconds.
@@ -28,7 +31,7 @@ const PAUSE_NS: u64 = SECOND;
 const AGAIN_NS: u64 = 60 * SECOND;
 
 /// Where a server is, and which.
-type ServerEndpoint = (SocketAddr, ServerId);
+type ServerEndpoint = (Endpoint, ServerId);
 
 /// Those that are denied: why, and what speaks against denying the address.
 type Judged = BTreeMap<ServerEndpoint, (String, Option<String>)>;
@@ -48,7 +51,7 @@ struct Known {
 pub(super) struct FoundServers {
     known: BTreeMap<ServerEndpoint, Known>,
     /// The addresses that are denied for them, and why.
-    denied: BTreeMap<SocketAddr, String>,
+    denied: BTreeMap<Endpoint, String>,
     /// When they are to be judged, and when they were.
     due_ns: Option<u64>,
     judged_ns: u64,
@@ -57,7 +60,8 @@ pub(super) struct FoundServers {
 impl FoundServers {
     /// Takes in that one answered. Whether there was room.
     fn answered(&mut self, found: &Found, now: u64) -> bool {
-        let place = (found.address, found.server.clone());
+        let at = Endpoint { address: found.address, netns: found.netns };
+        let place = (at, found.server.clone());
         let ends_ns = now.saturating_add(EVIDENCE_NS);
         if let Some(known) = self.known.get_mut(&place) {
             known.ends_ns = ends_ns;
@@ -67,7 +71,7 @@ impl FoundServers {
             }
             return true;
         }
-        if self.at(found.address).count() >= MOST_AT_ONE || (self.known.len() >= MOST && !self.make_room()) {
+        if self.at(at).count() >= MOST_AT_ONE || !self.make_room(at.netns.is_some()) {
             return false;
         }
         self.known.insert(place, Known { found: found.clone(), ends_ns, reported: None });
@@ -75,15 +79,22 @@ impl FoundServers {
         true
     }
 
-    /// Forgets the server that answered longest ago of those that are not denied.
-    fn make_room(&mut self) -> bool {
+    /// Whether there is room for one more, in another network namespace than the host's (`elsewhere`) or in that: where there
+    /// is none, the server that answered longest ago of those that are not denied makes it.
+    fn make_room(&mut self, elsewhere: bool) -> bool {
+        let is_there = |((at, _), _): &(&ServerEndpoint, &Known)| at.netns.is_some();
+        let is_crowded = elsewhere && self.known.iter().filter(is_there).count() >= MOST_ELSEWHERE;
+        if !is_crowded && self.known.len() < MOST {
+            return true;
+        }
         let allowed = self.known.iter().filter(|(_, known)| known.reported.is_none());
+        let allowed = allowed.filter(|one| !is_crowded || is_there(one));
         let oldest = allowed.min_by_key(|(_, known)| known.ends_ns).map(|(place, _)| place.clone());
         oldest.and_then(|place| self.known.remove(&place)).is_some()
     }
 
-    fn at(&self, address: SocketAddr) -> impl Iterator<Item = (&ServerEndpoint, &Known)> {
-        self.known.iter().filter(move |((at, _), _)| *at == address)
+    fn at(&self, endpoint: Endpoint) -> impl Iterator<Item = (&ServerEndpoint, &Known)> {
+        self.known.iter().filter(move |((at, _), _)| *at == endpoint)
     }
 
     /// They are to be judged, soon.
@@ -109,9 +120,9 @@ impl FoundServers {
 }
 
 /// The addresses that are to be denied, and why.
-fn wanted(judged: &Judged) -> BTreeMap<SocketAddr, String> {
+fn wanted(judged: &Judged) -> BTreeMap<Endpoint, String> {
     let denied = judged.iter().filter(|(_, (_, obstacle))| obstacle.is_none());
-    denied.map(|((address, _), (reason, _))| (*address, reason.clone())).collect()
+    denied.map(|((at, _), (reason, _))| (*at, reason.clone())).collect()
 }
 
 impl Network {
@@ -162,7 +173,8 @@ impl Network {
             known.reported.clone_from(&outcome);
             let Some((reason, obstacle)) = outcome else { continue };
             let denied = ServerDenied {
-                remote_addr: place.0.to_string(),
+                remote_addr: place.0.address.to_string(),
+                netns: place.0.netns,
                 reason,
                 enforced: self.rules.enforced && obstacle.is_none(),
                 until: obstacle.is_none().then(|| clock.wall(known.ends_ns)),
@@ -193,18 +205,22 @@ impl Network {
     /// The rules of the configuration, and those on servers that were found.
     pub(super) fn all_rules(&self) -> NetworkRules {
         let denied = self.found.denied.iter();
-        let found = denied.map(|(address, reason)| (*address, reason.clone())).collect();
-        NetworkRules { found, ..self.rules.clone() }
+        let found = denied.map(|(at, reason)| {
+            // Where others reach the host at an address that is not its loopback, they reach the same server.
+            let netns = at.netns.or(at.address.ip().is_loopback().then_some(self.netns_cookie));
+            FoundDenial { address: at.address, netns, reason: reason.clone() }
+        });
+        NetworkRules { found: found.collect(), ..self.rules.clone() }
     }
 
     /// Those that are denied: why, and what speaks against denying the address.
     fn judged(&self) -> Judged {
-        let mut allowed: BTreeMap<SocketAddr, &ServerId> = BTreeMap::new();
+        let mut allowed: BTreeMap<Endpoint, &ServerId> = BTreeMap::new();
         let mut denied = BTreeMap::new();
-        for (place, known) in &self.found.known {
+        for place in self.found.known.keys() {
             match self.denials.undeclared(&place.1) {
                 Some(reason) => {
-                    denied.insert(place.clone(), (reason, known.found.netns));
+                    denied.insert(place.clone(), reason);
                 }
                 None => {
                     allowed.entry(place.0).or_insert(&place.1);
@@ -212,14 +228,14 @@ impl Network {
             }
         }
         let names = if denied.is_empty() { BTreeMap::new() } else { self.names.addresses() };
-        let judge = |(place, (reason, netns)): (ServerEndpoint, (String, Option<u64>))| {
-            let address = place.0;
-            let declared = self
-                .rules
-                .servers
-                .iter()
-                .find(|other| other.denied.is_none() && other.is_at(address, &names));
-            let named = self.rules.allow.iter().find(|rule| {
+        let judge = |(place, reason): (ServerEndpoint, String)| {
+            let Endpoint { address, netns } = place.0;
+            // What is configured of the host's loopback says nothing of another's.
+            let is_meant = netns.is_none() || !address.ip().is_loopback() || self.loopback().is_none();
+            let mut servers = self.rules.servers.iter().filter(|_| is_meant);
+            let declared = servers.find(|other| other.denied.is_none() && other.is_at(address, &names));
+            let mut rules = self.rules.allow.iter().filter(|_| is_meant);
+            let named = rules.find(|rule| {
                 let one = match &rule.address.host {
                     Host::Any => false,
                     Host::Name(_) => true,
@@ -228,17 +244,12 @@ impl Network {
                 one && rule.address.is_at(address, &names)
             });
             let beside = |id: &ServerId| format!("server '{id}' is at the same address, and is not denied");
-            let obstacle = if netns.is_some() {
-                Some(
-                    "it is on the loopback of another network namespace: only that of the host is denied"
-                        .into(),
-                )
-            } else if let Some(server) = declared {
+            let obstacle = if let Some(server) = declared {
                 Some(beside(&server.id))
             } else if let Some(rule) = named {
                 Some(format!("{rule} allows it"))
             } else {
-                allowed.get(&address).map(|id| beside(id))
+                allowed.get(&place.0).map(|id| beside(id))
             };
             (place, (reason, obstacle))
         };
@@ -283,11 +294,49 @@ mod tests {
                 vec![("127.0.0.1:80", "/mcp", None), ("127.0.0.1:80", "/ok", None)],
                 Err("80/ok' is at the same"),
             ),
-            (ALL, vec![("127.0.0.1:80", "/mcp", Some(7))], Err("another network namespace")),
+            // Who answered in another network namespace is denied there, whatever the address.
+            (ALL, vec![("127.0.0.1:80", "/mcp", Some(7))], Ok(vec!["127.0.0.1:80@netns-7"])),
+            (ALL, vec![("[::1]:80", "/mcp", Some(7))], Ok(vec!["[::1]:80@netns-7"])),
+            (ALL, vec![("10.0.0.1:80", "/mcp", Some(7))], Ok(vec!["10.0.0.1:80@netns-7"])),
+            (
+                ALL,
+                vec![("127.0.0.1:80", "/mcp", Some(7)), ("127.0.0.1:80", "/ok", None)],
+                Ok(vec!["127.0.0.1:80@netns-7"]),
+            ),
+            (
+                ALL,
+                vec![("127.0.0.1:80", "/ok", Some(7)), ("127.0.0.1:80", "/mcp", None)],
+                Ok(vec!["127.0.0.1:80"]),
+            ),
+            (
+                ALL,
+                vec![("127.0.0.1:80", "/ok", Some(7)), ("127.0.0.1:80", "/mcp", Some(7))],
+                Err("80/ok' is at the same"),
+            ),
+            (
+                ALL,
+                vec![("127.0.0.1:80", "/mcp", Some(8)), ("127.0.0.1:80", "/mcp", Some(7))],
+                Ok(vec!["127.0.0.1:80@netns-7", "127.0.0.1:80@netns-8"]),
+            ),
             (
                 "policy: { denied_servers: ['*/mcp'] }\nnetwork: { netns: any }",
                 vec![("127.0.0.1:80", "/mcp", Some(7))],
-                Err("another network namespace"),
+                Ok(vec!["127.0.0.1:80@netns-7"]),
+            ),
+            (
+                "policy: { denied_servers: ['*/mcp'] }\nnetwork: { allow: ['127.0.0.1:80'] }",
+                vec![("127.0.0.1:80", "/mcp", Some(7))],
+                Ok(vec!["127.0.0.1:80@netns-7"]),
+            ),
+            (
+                "policy: { denied_servers: ['*/mcp'] }\nnetwork: { netns: any, allow: ['127.0.0.1:80'] }",
+                vec![("127.0.0.1:80", "/mcp", Some(7))],
+                Err("network.allow[0] (127.0.0.1:80) allows it"),
+            ),
+            (
+                "policy: { denied_servers: ['*/mcp'] }\nnetwork: { allow: ['10.0.0.1:80'] }",
+                vec![("10.0.0.1:80", "/mcp", Some(7))],
+                Err("network.allow[0] (10.0.0.1:80) allows it"),
             ),
             (
                 "policy: { denied_servers: ['*/mcp'] }\nnetwork: { allow: ['127.0.0.1:80'] }",
@@ -318,7 +367,12 @@ mod tests {
                 network.found(&Found { netns, ..found(address, path) });
             }
             network.found.denied = wanted(&network.judged());
-            let denied: Vec<_> = network.all_rules().found.iter().map(|(at, _)| at.to_string()).collect();
+            let own = network.netns_cookie;
+            let place = |FoundDenial { address, netns, .. }| {
+                let netns = netns.filter(|netns| *netns != own);
+                Endpoint { address, netns }.to_string()
+            };
+            let denied: Vec<_> = network.all_rules().found.into_iter().map(place).collect();
             let obstacle = network.judged().into_values().find_map(|(_, obstacle)| obstacle);
             match expected {
                 Ok(addresses) => assert_eq!(
@@ -367,8 +421,26 @@ mod tests {
         // Those that are not denied make room, the first of them first.
         assert!(all.answered(&found("127.0.0.3:1", "/"), 5));
         assert_eq!(all.known.len(), MOST);
-        assert!(all.at("127.0.0.2:1".parse().unwrap()).next().is_none());
+        assert!(all.at(Endpoint::here("127.0.0.2:1".parse().unwrap())).next().is_none());
         all.known.values_mut().for_each(|known| known.reported = Some((String::new(), None)));
         assert!(!all.answered(&found("127.0.0.3:2", "/"), 5));
+    }
+
+    /// Anybody can make network namespaces: what answers in them takes no room from what answers on the host.
+    #[test]
+    fn servers_found_in_other_namespaces_are_bounded() {
+        let mut all = FoundServers::default();
+        let elsewhere = |netns| Found { netns: Some(netns), ..found("127.0.0.1:80", "/") };
+        for netns in 0..MOST_ELSEWHERE as u64 {
+            assert!(all.answered(&elsewhere(netns), netns));
+        }
+        // Those that are not denied make room, the first of them first, and never one on the host.
+        assert!(all.answered(&found("127.0.0.1:80", "/"), 0));
+        assert!(all.answered(&elsewhere(1 << 40), 0));
+        assert_eq!(all.known.len(), MOST_ELSEWHERE + 1);
+        assert_eq!(all.at(Endpoint::here("127.0.0.1:80".parse().unwrap())).count(), 1);
+        all.known.values_mut().for_each(|known| known.reported = Some((String::new(), None)));
+        assert!(!all.answered(&elsewhere(1 << 41), 0));
+        assert!(all.answered(&found("127.0.0.2:80", "/"), 0), "on the host");
     }
 }

@@ -156,6 +156,7 @@ fn rule(entry: &Entry, servers: &[NetworkServer], clock: &Clock) -> Rule {
     let server = index(entry.server).and_then(|index| servers.get(index));
     Rule {
         set: u16::try_from(entry.set).unwrap_or(SET_ALL),
+        netns: entry.netns.unwrap_or(0),
         port: entry.port,
         address: entry.prefix.address(),
         bits: entry.prefix.bits(),

@@ -144,7 +144,7 @@ impl Network {
             denials: ServerDenials::new(config)?,
             found: FoundServers::default(),
             flags,
-            netns_cookie: netns_cookie().map_err(NetworkError::Namespace)?,
+            netns_cookie: sockets::netns_cookie().map_err(NetworkError::Namespace)?,
             tables: VecDeque::new(),
             looking: None,
             since_start: settings.cgroup_path.is_none().then(HashSet::new),
@@ -277,7 +277,7 @@ impl Network {
             },
             client,
             address,
-            netns: (ip.is_loopback() && info.netns_cookie != self.netns_cookie).then_some(info.netns_cookie),
+            netns: self.elsewhere(info),
             declared: declared.unwrap_or_default(),
         })
     }
@@ -325,7 +325,13 @@ impl Network {
             enforced: info.enforced != 0,
             reason,
             adopted: false,
+            netns: self.elsewhere(info),
         })
+    }
+
+    /// The network namespace of a socket, of another than the agent's.
+    fn elsewhere(&self, info: &ConnectInfo) -> Option<u64> {
+        (info.netns_cookie != self.netns_cookie).then_some(info.netns_cookie)
     }
 
     /// Who connects. What stays the same is asked for once, since a process may connect thousands of times a second.
@@ -392,23 +398,4 @@ pub async fn finished<T>(task: &mut Option<JoinHandle<T>>) -> Option<T> {
 /// The place in a list that the kernel half counts from 1.
 fn index(number: u32) -> Option<usize> {
     usize::try_from(number).ok()?.checked_sub(1)
-}
-
-/// The number of this process's network namespace (`SO_NETNS_COOKIE`, Linux 5.14).
-fn netns_cookie() -> std::io::Result<u64> {
-    // The loopback may be down.
-    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
-    let mut cookie = 0u64;
-    let mut length = size_of::<u64>() as libc::socklen_t;
-    // SAFETY: the option is of 8 bytes, and both pointers are to live values.
-    let result = unsafe {
-        libc::getsockopt(
-            std::os::fd::AsRawFd::as_raw_fd(&socket),
-            libc::SOL_SOCKET,
-            libc::SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut length,
-        )
-    };
-    if result == 0 { Ok(cookie) } else { Err(std::io::Error::last_os_error()) }
 }

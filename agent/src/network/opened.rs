@@ -56,10 +56,11 @@ impl Network {
             return;
         }
         self.closed_for = *generation;
-        let (table, now, any) = (Arc::clone(table), clock.now(), self.any_netns());
+        let (table, now, loopback) = (Arc::clone(table), clock.now(), self.loopback());
+        let own = self.netns_cookie;
         self.looking = Some(tokio::task::spawn_blocking(move || {
             std::thread::sleep(UNDER_WAY);
-            let judging = Judging { table: &table, now, any };
+            let judging = Judging { table: &table, now, loopback, own };
             judging.adopted(&belonging)
         }));
     }
@@ -80,10 +81,11 @@ impl Network {
         if !table.entries().iter().any(denies) {
             return;
         }
-        let (table, now, any) = (Arc::clone(table), clock.now(), self.any_netns());
+        let (table, now, loopback) = (Arc::clone(table), clock.now(), self.loopback());
+        let own = self.netns_cookie;
         self.looking = Some(tokio::task::spawn_blocking(move || {
             std::thread::sleep(UNDER_WAY);
-            let judging = Judging { table: &table, now, any };
+            let judging = Judging { table: &table, now, loopback, own };
             judging.closed()
         }));
     }
@@ -124,8 +126,9 @@ impl Network {
         }
     }
 
-    fn any_netns(&self) -> bool {
-        self.flags & abi::NETWORK_ANY_NETNS != 0
+    /// The network namespace whose loopback the rules mean; `None`: that of every one.
+    pub(super) fn loopback(&self) -> Option<u64> {
+        (self.flags & abi::NETWORK_ANY_NETNS == 0).then_some(self.netns_cookie)
     }
 }
 
@@ -133,8 +136,10 @@ impl Network {
 struct Judging<'a> {
     table: &'a Table,
     now: Timestamp,
-    /// Loopback rules mean the loopback of every network namespace.
-    any: bool,
+    /// The network namespace whose loopback the rules mean; `None`: that of every one.
+    loopback: Option<u64>,
+    /// That of the agent.
+    own: u64,
 }
 
 impl Judging<'_> {
@@ -174,9 +179,13 @@ impl Judging<'_> {
     /// What is said of a destination to processes that go by a set of rules. `None`: it is the loopback of a network
     /// namespace that no rule means.
     fn judge(&self, set: Option<u32>, socket: &Connected) -> Option<Judgement> {
-        let ip = socket.remote.ip();
-        let elsewhere = ip.is_loopback() && !socket.own && !self.any;
-        (!elsewhere).then(|| self.table.look_up(set, ip, socket.remote.port(), self.now))
+        let (ip, port) = (socket.remote.ip(), socket.remote.port());
+        let elsewhere = ip.is_loopback() && self.loopback.is_some_and(|own| own != socket.netns);
+        let everywhere = (!elsewhere).then(|| self.table.look_up(set, ip, port, self.now));
+        if everywhere.is_some_and(|judgement| judgement.verdict == Verdict::Deny) {
+            return everywhere;
+        }
+        self.table.look_up_in(socket.netns, ip, port).or(everywhere)
     }
 
     /// As the kernel half decides (`ask_server` of ebpf/src/connect.rs): by the rules of the nearest server, or of one above it
@@ -222,6 +231,7 @@ impl Judging<'_> {
             enforced: gone,
             reason,
             adopted: true,
+            netns: (socket.netns != self.own).then_some(socket.netns),
         }
     }
 }

@@ -31,6 +31,7 @@ use nix::{
     libc,
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sched::{CloneFlags, setns},
+    sys::socket::{AddressFamily, SockFlag, SockType},
 };
 
 /// Network namespaces that are looked into, at most.
@@ -72,8 +73,8 @@ pub struct Connected {
     pub family: Family,
     /// Where to; a v4-mapped address is the IPv4 address.
     pub remote: SocketAddr,
-    /// Whether it is in the network namespace of the agent.
-    pub own: bool,
+    /// Its network namespace (cookie).
+    pub netns: u64,
     /// By which descriptors name it; 0 where it has none.
     pub inode: u64,
     id: SocketId,
@@ -90,7 +91,7 @@ pub type Visit<'a> = dyn FnMut(&mut Diag, &Connected) + Send + 'a;
 pub fn each(visit: &mut Visit<'_>) -> io::Result<Skipped> {
     let own = fs::metadata("/proc/self/ns/net")?.ino();
     let mut skipped = Skipped::default();
-    if let Err(error) = each_here(true, visit) {
+    if let Err(error) = each_here(visit) {
         skipped.one(error);
     }
     let mut seen = HashSet::from([own]);
@@ -111,7 +112,7 @@ pub fn each(visit: &mut Visit<'_>) -> io::Result<Skipped> {
         let result = std::thread::scope(|scope| {
             let inside = std::thread::Builder::new().spawn_scoped(scope, move || {
                 setns(namespace, CloneFlags::CLONE_NEWNET)?;
-                each_here(false, visit)
+                each_here(visit)
             });
             inside?.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed")))
         });
@@ -123,8 +124,8 @@ pub fn each(visit: &mut Visit<'_>) -> io::Result<Skipped> {
 }
 
 /// The same in the network namespace of this thread.
-fn each_here(own: bool, visit: &mut Visit<'_>) -> io::Result<()> {
-    let mut diag = Diag::open()?;
+fn each_here(visit: &mut Visit<'_>) -> io::Result<()> {
+    let (mut diag, netns) = (Diag::open()?, netns_cookie()?);
     for (number, protocol, listening) in [
         (IPPROTO_TCP, Protocol::Tcp, StateFlags::LISTEN),
         // Of UDP one that is not connected: whoever answers from its port was asked there.
@@ -145,7 +146,7 @@ fn each_here(own: bool, visit: &mut Visit<'_>) -> io::Result<()> {
                 }
                 let family = if family == AF_INET { Family::Ipv4 } else { Family::Ipv6 };
                 let (remote, inode) = (SocketAddr::new(ip, port), one.inode.into());
-                visit(&mut diag, &Connected { protocol, family, remote, own, inode, id });
+                visit(&mut diag, &Connected { protocol, family, remote, netns, inode, id });
             }
         }
     }
@@ -280,6 +281,29 @@ fn take(mut bytes: &[u8], sequence: u32, found: &mut Vec<InetResponseHeader>) ->
         }
     }
     Ok(false)
+}
+
+/// The number of this thread's network namespace (`SO_NETNS_COOKIE`, Linux 5.14).
+///
+/// # Errors
+/// There is no socket, or the kernel has no such number.
+pub fn netns_cookie() -> io::Result<u64> {
+    // Not bound: a namespace may have no loopback yet.
+    let socket =
+        nix::sys::socket::socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    let mut cookie = 0u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the option is of 8 bytes, and both pointers are to live values.
+    let result = unsafe {
+        libc::getsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(&socket),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -351,6 +351,9 @@ fn body(event: &Event, line: &mut Line) {
                 line.plain(&format!("  {} could not be closed", closed.left));
             }
         }
+        EventBody::ServerUncaptured(found) => {
+            line.plain(&format!("  process {}: {}", found.pid, clean(&found.reason)));
+        }
         EventBody::NetworkUninspected(found) => {
             line.plain(&format!(
                 "  {} is not inspected: {}",

@@ -82,7 +82,9 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
             ("connects", colour(AnsiColor::Yellow))
         }
         EventBody::NetworkClosed(_) => ("CLOSED  ", colour(AnsiColor::Red)),
-        EventBody::NetworkUninspected(_) => ("UNSEEN  ", colour(AnsiColor::Yellow)),
+        EventBody::NetworkUninspected(_) | EventBody::ServerUncaptured(_) => {
+            ("UNSEEN  ", colour(AnsiColor::Yellow))
+        }
         EventBody::RequestRefused(_) => ("refused ", colour(AnsiColor::Yellow)),
         EventBody::ServerReachable(_) => ("reached ", colour(AnsiColor::Green)),
         EventBody::ServerUnreachable(_) => ("no list ", colour(AnsiColor::Yellow)),

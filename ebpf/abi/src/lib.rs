@@ -48,8 +48,9 @@ pub struct ChannelKey {
     pub inode: u64,
     /// `super_block.s_dev` in the kernel's own encoding (major << 20 | minor).
     pub device: u32,
-    /// Always 0: map keys are compared byte by byte.
-    pub zero: u32,
+    /// Which of those that had the number, which comes round after 2^32 pipes and sockets: where its inode lies in memory, from
+    /// its superblock on.
+    pub generation: u32,
 }
 
 /// What a read or a write on one inode means. One inode can play several roles (`server | tee`).
@@ -172,6 +173,9 @@ pub const GAP_USER_SHARE: u8 = 9;
 /// The agent had to end before it had taken them in. User space alone writes such records.
 pub const GAP_AGENT_ENDED: u8 = 10;
 
+/// The process did not run its program since its stdin and stdout are a connection: it was forked, or came by them later.
+/// Perhaps it runs another in a moment.
+pub const FLAG_NO_EXEC: u8 = 8;
 /// The server ran before the agent: what it said earlier is unknown.
 pub const FLAG_ADOPTED: u8 = 1;
 /// The command line was longer than [`ARGV_BYTES`].
@@ -288,6 +292,12 @@ pub struct Holder {
     pub pending: u64,
 }
 
+/// In place of the inode, where the device is 0: the process's stdin and stdout carry something that is not captured. Datagram or
+/// sequenced-packet sockets.
+pub const CARRIER_PACKETS: u64 = 2;
+/// The same: a terminal.
+pub const CARRIER_PTY: u64 = 3;
+
 /// See [`Holder::pending`].
 pub const PENDING_UNKNOWN: u64 = u64::MAX;
 
@@ -377,6 +387,7 @@ pub struct KernelLayout {
     pub file_mode: u32,
     pub file_private_data: u32,
     pub inode_mode: u32,
+    pub inode_rdev: u32,
     pub inode_ino: u32,
     pub inode_sb: u32,
     pub inode_pipe: u32,

@@ -105,6 +105,8 @@ impl Beginnings {
     }
 }
 
+/// There are rules of single network namespaces: on whole addresses, with their port.
+pub const NETWORK_NAMESPACES: u32 = 64;
 /// TCP connections to loopback addresses are captured until it is clear that they are no MCP's.
 pub const NETWORK_DISCOVER: u32 = 32;
 
@@ -118,12 +120,23 @@ pub struct AddressKey {
     pub set: u16,
     /// Port, 0 for every one.
     pub port: u16,
+    /// Cookie of the network namespace that it holds in, its lower half first: behind a length, no number of eight bytes is
+    /// aligned. 0 for every one.
+    pub netns: [u32; 2],
     /// In network byte order, IPv4 as its mapped IPv6 address.
     pub address: [u8; 16],
 }
 
+impl AddressKey {
+    /// The two halves of a cookie.
+    #[inline(always)]
+    pub const fn halves(cookie: u64) -> [u32; 2] {
+        [cookie as u32, (cookie >> 32) as u32]
+    }
+}
+
 /// Bits of an [`AddressKey`] before the address.
-pub const KEY_BITS: u32 = 64;
+pub const KEY_BITS: u32 = 128;
 /// Everybody's rules.
 pub const SET_ALL: u16 = 0;
 

@@ -2,7 +2,7 @@
 //!
 //! Lines are messages, as the transport of MCP says, and every line break within one is told ([`Subject::broken`]): readers
 //! differ in what they make of it (Python's text streams end a line at CR, JSON takes it for a blank, bodies behind a
-//! `Content-Length` may have line feeds). What stands before the first bracket of a line is skipped: a byte order mark,
+//! `Content-Length` may have line feeds; for others a line ends at one of the [characters](line) that the engine knows). What stands before the first bracket of a line is skipped: a byte order mark,
 //! headers, text. Keys that are there twice count each time, since readers differ in which of them they take, and so
 //! do keys in another case, which some take for the same (`encoding/json` of Go).
 //!
@@ -11,6 +11,7 @@
 mod decision;
 mod escape;
 mod letters;
+mod line;
 mod structure;
 
 use crate::table::{Subject, View};
@@ -91,8 +92,10 @@ pub struct Scan {
     named_twice: u8,
     /// Whether the table changed within the name at hand.
     stale: u8,
+    /// How far a character is that ends a line for some readers: one of `line::…`.
+    line: u8,
     /// Always 0: the verifier wants every byte of a map's value written.
-    zero: u16,
+    zero: u8,
     /// The hash of the last name, as it is read and not as it is spelt.
     hash: u64,
 }
@@ -185,7 +188,7 @@ impl Scan {
         byte: u8,
         place: u32,
     ) -> Decision {
-        if (byte == b'\n' || byte == b'\r') && !self.is_between() {
+        if !self.is_between() && self.breaks(byte) {
             // Readers of lines have a message less here, others go on with it.
             if byte == b'\n' {
                 self.reset();

@@ -350,6 +350,7 @@ pub fn examples() -> Vec<Event> {
         enforced: true,
         reason: Some("network.deny[0] (::/0)".into()),
         adopted: true,
+        netns: Some(4170),
     };
     let bare_connecting = Connecting {
         remote_addr: "1.2.3.4:5".into(),
@@ -365,6 +366,7 @@ pub fn examples() -> Vec<Event> {
         enforced: false,
         reason: None,
         adopted: false,
+        netns: None,
     };
     let connection = NetworkConnection { connecting: connecting.clone() };
     let egress = ServerEgress {
@@ -405,6 +407,7 @@ pub fn examples() -> Vec<Event> {
         ),
         about(ServerDenied {
             remote_addr: "127.0.0.1:8000".into(),
+            netns: Some(4170),
             reason: "r".into(),
             enforced: true,
             until: Some(Timestamp(9)),
@@ -412,6 +415,7 @@ pub fn examples() -> Vec<Event> {
         }),
         about(ServerDenied {
             remote_addr: "127.0.0.1:8000".into(),
+            netns: None,
             reason: "r".into(),
             enforced: false,
             until: None,
@@ -434,6 +438,20 @@ pub fn examples() -> Vec<Event> {
             severity: Severity::Critical,
             expected: "sha256:0".into(),
             found: "sha256:1".into(),
+        }),
+        about(ServerUncaptured {
+            pid: 7,
+            uid: Some(1000),
+            executable: Some("/bin/x".into()),
+            transport: Transport::Pty,
+            reason: "r".into(),
+        }),
+        about(ServerUncaptured {
+            pid: 7,
+            uid: None,
+            executable: None,
+            transport: Transport::PacketSocket,
+            reason: "r".into(),
         }),
         about(NetworkUninspected {
             remote_addr: "[::1]:80".into(),

@@ -42,7 +42,7 @@ pub use network::{
 pub use protocol::{ProtocolViolation, Violation};
 pub use server::{
     CapacityExceeded, MatchedBy, PerDirection, ProcessInfo, ServerExecuted, ServerExited, ServerInitialized,
-    ServerPreloaded, ServerStarted, ServerVersionChanged, Table,
+    ServerPreloaded, ServerStarted, ServerUncaptured, ServerVersionChanged, Table, Transport,
 };
 pub use session::{SessionProfile, SessionSet};
 pub use store::{
@@ -370,6 +370,8 @@ bodies! {
     ServerEgress = "mcp_server_egress",
     /// A server ended.
     ServerExited = "mcp_server_exited",
+    /// A server runs whose messages the agent cannot capture.
+    ServerUncaptured = "mcp_server_uncaptured",
     /// Bytes of a stream were not captured.
     CaptureGap = "mcp_capture_gap",
 }

@@ -66,6 +66,10 @@ pub struct Connecting {
     /// Whether the connection is older than the agent. An enforced `block` closed it at the start of the agent.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub adopted: bool,
+    /// The network namespace of the socket (cookie), if it is not the host's: its loopback is not the host's, and neither
+    /// are the addresses that its owner chose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<u64>,
 }
 
 /// A process connects to the address of a declared server (`server_id`), or to a denied address.
@@ -93,11 +97,15 @@ pub struct NetworkClosed {
 }
 
 /// An undeclared server (`server_id`) answered at an address, and the guard `server_access` denies the whole server. The
-/// address is therefore denied to all processes, as `enforcement.network` says, unless there is an obstacle.
+/// address is therefore denied to all processes, as `enforcement.network` says, unless there is an obstacle. If the server
+/// answered in another network namespace than the host's, the address is denied in that namespace alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerDenied {
     /// Address and port: `1.2.3.4:443`, `[2001:db8::1]:443`.
     pub remote_addr: String,
+    /// The network namespace (cookie) in which the server answered, if it is not the host's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<u64>,
     /// The reason of `server_access`.
     pub reason: String,
     /// Whether connections to the address are stopped from now on.

@@ -254,3 +254,31 @@ pub struct ServerExited {
     /// The number of requests, of either side, without an answer.
     pub unanswered: u64,
 }
+
+/// A process runs whose command line is a server's (`server_id`), and the agent cannot capture its messages, because of its
+/// standard input and output. The agent finds such a process within five seconds, if it still runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerUncaptured {
+    /// The process id in the root pid namespace.
+    pub pid: u32,
+    /// The user id that the process runs as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The path of the process's executable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executable: Option<String>,
+    /// What its standard input and output are.
+    pub transport: Transport,
+    /// The reason, in words.
+    pub reason: String,
+}
+
+/// What carries messages, and is not captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// A terminal.
+    Pty,
+    /// A Unix socket of datagrams or sequenced packets.
+    PacketSocket,
+}

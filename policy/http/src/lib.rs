@@ -39,10 +39,9 @@ mod sse;
 mod stream;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use mcpwarden_terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp, counters};
+use mcpwarden_terms::{ConnectionId, Direction, Endpoint, GapCause, ServerType, Timestamp, counters};
 use serde::Serialize;
 
 pub use link::LINK;
@@ -89,8 +88,8 @@ impl Default for HttpLimits {
 pub struct Peers {
     /// The process: its id, and when it started in nanoseconds since boot.
     pub client: (u32, u64),
-    /// The address that it connected to.
-    pub server: SocketAddr,
+    /// What it connected to.
+    pub server: Endpoint,
     /// Whether a declared server is there: such a stream is never called "not MCP".
     pub known: bool,
 }
@@ -181,7 +180,7 @@ pub enum HttpOutput<'a> {
         /// The process: its id, and when it started.
         client: (u32, u64),
         /// The address that it connected to.
-        server: SocketAddr,
+        server: Endpoint,
         /// What the request calls it: `Host`.
         host: Option<&'a str>,
         /// Path of the request, without its query.

@@ -1,10 +1,9 @@
 //! Links: which request and which event belongs to which session of which client.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use mcpwarden_terms::{ConnectionId, ServerType, Timestamp};
+use mcpwarden_terms::{ConnectionId, Endpoint, ServerType, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::{Context, HttpLimits, HttpOutput};
@@ -48,7 +47,7 @@ pub(super) struct Names {
 #[derive(Clone, Debug)]
 pub(super) struct RequestTarget {
     pub(super) client: Client,
-    pub(super) server: SocketAddr,
+    pub(super) server: Endpoint,
     pub(super) host: Option<Box<str>>,
     /// Without the query.
     pub(super) path: Box<str>,
@@ -56,7 +55,7 @@ pub(super) struct RequestTarget {
 
 impl RequestTarget {
     /// A place; texts that are too long are cut.
-    pub(super) fn new(client: Client, server: SocketAddr, host: Option<&str>, path: &str) -> Self {
+    pub(super) fn new(client: Client, server: Endpoint, host: Option<&str>, path: &str) -> Self {
         let cut =
             |text: &str| text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or_default().into();
         Self { client, server, host: host.map(cut), path: cut(path) }
@@ -138,7 +137,7 @@ struct Fetch {
 #[derive(Debug)]
 struct Link {
     client: Client,
-    server: SocketAddr,
+    server: Endpoint,
     names: VecDeque<Name>,
     /// The open streams that carried something of it.
     streams: BTreeSet<ConnectionId>,
@@ -168,7 +167,7 @@ impl Links {
     }
 
     /// The link of a client with a server, where it has just one.
-    pub(super) fn only(&self, client: Client, server: SocketAddr) -> Option<ConnectionId> {
+    pub(super) fn only(&self, client: Client, server: Endpoint) -> Option<ConnectionId> {
         let links = self.by_client.get(&client).into_iter().flatten();
         let mut links = links.filter(|id| self.links.get(id).is_some_and(|link| link.server == server));
         links.next().filter(|_| links.next().is_none()).copied()

@@ -8,6 +8,8 @@ mod mirrored;
 mod properties;
 mod wire;
 
+use std::net::SocketAddr;
+
 use super::*;
 
 pub(super) const LIMITS: HttpLimits = HttpLimits {
@@ -90,7 +92,7 @@ pub(super) const NOTE: &str = r#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
 fn peers(stream: u64) -> Peers {
     let client = ((stream % 1000 / 20) as u32 + 1, 7);
     let port = if stream % 20 < 10 { 8000 } else { 8001 };
-    Peers { client, server: SocketAddr::from(([127, 0, 0, 1], port)), known: stream >= 1000 }
+    Peers { client, server: Endpoint::here(SocketAddr::from(([127, 0, 0, 1], port))), known: stream >= 1000 }
 }
 
 /// Runs it all, and says in a line each what came out.
@@ -181,3 +183,38 @@ macro_rules! lines {
     ($($format:literal $(, $value:expr)*);* $(;)?) => { vec![$(format!($format $(, $value)*)),*] };
 }
 pub(super) use lines;
+
+/// One process can be in several network namespaces, one after the other or with a thread in each: what it says in them are
+/// conversations with different servers, wherever they are.
+#[test]
+fn links_differ_by_network_namespace() {
+    for (name, address, first, second, links) in [
+        ("the host's", "127.0.0.1:80", None, None, 1),
+        ("the host's, then another", "127.0.0.1:80", None, Some(7), 2),
+        ("another, then the host's", "127.0.0.1:80", Some(7), None, 2),
+        ("the same other", "127.0.0.1:80", Some(7), Some(7), 1),
+        ("two others", "127.0.0.1:80", Some(7), Some(8), 2),
+        ("IPv6", "[::1]:80", None, Some(7), 2),
+        ("no loopback", "10.0.0.1:80", None, Some(7), 2),
+        ("no loopback, the same", "10.0.0.1:80", Some(7), Some(7), 1),
+    ] {
+        let mut http = Http::new(LIMITS);
+        let mut opened = 0;
+        let ends = [(1, first), (2, second)];
+        for (stream, netns) in ends {
+            let server = Endpoint { address: address.parse().unwrap(), netns };
+            http.open(ConnectionId(stream), Peers { client: (1, 7), server, known: false }, Timestamp(1));
+            let bytes = post("/mcp", "", INITIALIZE);
+            http.push(
+                ConnectionId(stream),
+                Direction::ClientToServer,
+                bytes.as_bytes(),
+                Timestamp(2),
+                &mut |out| {
+                    opened += usize::from(matches!(out, HttpOutput::Opened { .. }));
+                },
+            );
+        }
+        assert_eq!(opened, links, "{name}");
+    }
+}

@@ -418,8 +418,14 @@ fn cut_again(frame: &[u8], sink: &mut impl FnMut(&[u8], Framing)) {
             _ => {}
         });
     }
-    for message in within {
-        sink(&message, framing.unwrap_or(Framing::LineEnd));
+    for message in &within {
+        sink(message, framing.unwrap_or(Framing::LineEnd));
+    }
+    // What looks like the beginning of a value hides from a reader of values what others find on a line of its own.
+    for line in blank::lines(frame).map(blank::trim) {
+        if line.len() < frame.len() && scan::is_message(line) && !within.iter().any(|known| known == line) {
+            sink(line, Framing::LineEnd);
+        }
     }
 }
 

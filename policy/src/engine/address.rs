@@ -66,9 +66,11 @@ impl At {
         format!("{}{}", self.url(), self.elsewhere())
     }
 
-    /// Every network namespace has a loopback of its own.
+    /// Every network namespace has a loopback of its own. Other addresses keep their id: containers reach the same server at them.
     fn elsewhere(&self) -> String {
-        self.netns.map_or_else(String::new, |netns| format!("@netns-{netns}"))
+        self.netns
+            .filter(|_| self.address.ip().is_loopback())
+            .map_or_else(String::new, |netns| format!("@netns-{netns}"))
     }
 
     /// As a URL.

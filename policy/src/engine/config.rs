@@ -189,6 +189,8 @@ counters! { Counters {
     requests_refused,
     /// Connections to such servers, or messages of them, that could not be inspected.
     uninspected,
+    /// Servers whose standard input and output are not captured.
+    servers_uncaptured,
     /// Frames handed in.
     frames,
     /// Messages found in them.

@@ -10,7 +10,7 @@ mod totals;
 use std::collections::{BTreeMap, HashMap};
 
 pub(super) use admission::Admission;
-pub(super) use announce::{Announced, Opinion};
+pub(super) use announce::{Announced, Opinion, declared};
 pub use totals::Traffic;
 
 use super::connection::{Connection, Stage};

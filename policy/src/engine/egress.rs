@@ -141,5 +141,6 @@ fn connecting(connect: &Connect) -> Connecting {
         enforced: connect.enforced && connect.verdict == Verdict::Deny,
         reason: connect.reason.clone(),
         adopted: connect.adopted,
+        netns: connect.netns,
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::command::{CommandError, OperatorCommand};
 use crate::discovery::{Files, Running};
-use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType};
+use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType, Transport};
 use crate::http::HttpMeta;
 use crate::network::Verdict;
 use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
@@ -144,6 +144,15 @@ pub enum Input<'a> {
         /// Why, in words.
         reason: String,
     },
+    /// A process runs whose standard input and output are not captured.
+    Uncaptured {
+        /// The process.
+        process: Process,
+        /// What they are.
+        transport: Transport,
+        /// When it was found.
+        time: Timestamp,
+    },
     /// An operator commands something.
     Operator(OperatorCommand<'a>),
 }
@@ -162,6 +171,7 @@ impl Input<'_> {
             | Self::Gate { time, .. }
             | Self::Ambiguous { time, .. }
             | Self::Junk { time, .. }
+            | Self::Uncaptured { time, .. }
             | Self::Gap { time, .. }
             | Self::Exit { time, .. }
             | Self::Closed { time, .. } => Some(*time),
@@ -216,6 +226,8 @@ pub struct Connect {
     pub reason: Option<String>,
     /// Whether it was open when the agent started: `time` is when it was found.
     pub adopted: bool,
+    /// The network namespace of the socket (cookie), of another than the agent's.
+    pub netns: Option<u64>,
 }
 
 /// A client speaks with what may be a server at an address, over HTTP in plain text.
@@ -229,7 +241,7 @@ pub struct Reached {
     pub client: Process,
     /// Where the server is.
     pub address: SocketAddr,
-    /// The network namespace that it is in, of a loopback address of another than the agent's.
+    /// The network namespace that it is in (cookie), of another than the agent's.
     pub netns: Option<u64>,
     /// What the client calls it: `Host`.
     pub host: Option<String>,

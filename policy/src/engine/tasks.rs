@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::ledger::{Bounds, Digest, Ledger};
 use super::rounds::{Attempt, Owner};
+use crate::event::Trace;
 use crate::terms::{ConnectionId, Timestamp};
 
 /// A call that ends with its task.

@@ -309,6 +309,9 @@ pub(super) fn short(output: &Output) -> String {
         EventBody::NetworkUninspected(found) => {
             format!("uninspected {} {}: {}", found.pid, found.remote_addr, found.reason)
         }
+        EventBody::ServerUncaptured(found) => {
+            format!("uncaptured {} {:?}", found.pid, found.transport)
+        }
         EventBody::ServerEgress(egress) => {
             let first = if egress.first_seen { " first" } else { "" };
             let Connecting { remote_addr, action, .. } = &egress.connecting;

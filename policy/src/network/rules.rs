@@ -71,8 +71,19 @@ pub struct NetworkRules {
     pub allow: Vec<Rule>,
     /// The declared servers, in their order.
     pub servers: Vec<NetworkServer>,
-    /// Where servers answered that nobody declared and that are denied, and why: these addresses, and no others of loopback.
-    pub found: Vec<(SocketAddr, String)>,
+    /// Where servers answered that nobody declared and that are denied, and why.
+    pub found: Vec<FoundDenial>,
+}
+
+/// An address that is denied since an undeclared server answered there: it alone, and no other of loopback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundDenial {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// The network namespace (cookie) in which it is denied; `None`: in every one.
+    pub netns: Option<u64>,
+    /// Why.
+    pub reason: String,
 }
 
 /// What is blocked.

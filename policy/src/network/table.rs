@@ -20,6 +20,8 @@ pub const MAX_ENTRIES: usize = 16_384;
 pub struct Entry {
     /// Whom it is for: 0 everybody, else the processes of one server: [`Table::set_of`].
     pub set: u32,
+    /// In which network namespace (cookie); `None`: in every one. In set 0 alone, of whole addresses with their port.
+    pub netns: Option<u64>,
     /// Which port; 0: any.
     pub port: u16,
     /// Which addresses.
@@ -39,6 +41,15 @@ pub struct Entry {
     pub blocked_until: Option<Timestamp>,
     /// The rule of that block: 0 none, else its place in [`Table::rules`], from 1.
     pub blocked_by: u32,
+}
+
+/// What entries are sorted by: set, network namespace, port, block.
+type Key = (u32, Option<u64>, u16, Prefix);
+
+impl Entry {
+    fn key(&self) -> Key {
+        (self.set, self.netns, self.port, self.prefix)
+    }
 }
 
 /// What comes of a destination.
@@ -92,7 +103,7 @@ impl Table {
         compiler.finish()
     }
 
-    /// The entries: sets, ports, addresses in order, a block of addresses before those in it.
+    /// The entries: sets, network namespaces, ports, addresses in order, a block of addresses before those in it.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -129,7 +140,14 @@ impl Table {
         numbered.find(|(_, own)| own.id == *server && own.egress.is_some()).map_or(0, |(set, _)| set)
     }
 
-    /// What the kernel half says of a destination, step by step as it does. `set` is that of the process's server; `None`
+    /// What the kernel half says of a destination to everybody in one network namespace, where it says anything of that one.
+    pub fn look_up_in(&self, netns: u64, ip: IpAddr, port: u16) -> Option<Judgement> {
+        let key = (0, Some(netns), port, Prefix::host(reached(ip)));
+        let Entry { verdict, enforced, server, rule, .. } = *self.entry(key)?;
+        verdict.map(|verdict| Judgement { verdict, enforced, server, rule })
+    }
+
+    /// What the kernel half says of a destination in every network namespace, step by step as it does. `set` is that of the process's server; `None`
     /// where it belongs to none.
     pub fn look_up(&self, set: Option<u32>, ip: IpAddr, port: u16, now: Timestamp) -> Judgement {
         let host = Prefix::host(reached(ip));
@@ -181,12 +199,12 @@ impl Table {
 
     /// The entry of the longest prefix that an address begins with.
     fn longest(&self, set: u32, port: u16, host: Prefix) -> Option<&Entry> {
-        (0..=host.bits()).rev().find_map(|bits| {
-            let key = (set, port, host.shortened(bits));
-            let found =
-                self.entries.binary_search_by_key(&key, |entry| (entry.set, entry.port, entry.prefix));
-            found.ok().and_then(|index| self.entries.get(index))
-        })
+        (0..=host.bits()).rev().find_map(|bits| self.entry((set, None, port, host.shortened(bits))))
+    }
+
+    fn entry(&self, key: Key) -> Option<&Entry> {
+        let found = self.entries.binary_search_by_key(&key, Entry::key);
+        found.ok().and_then(|index| self.entries.get(index))
     }
 }
 

@@ -129,6 +129,30 @@ pub fn reached(ip: IpAddr) -> IpAddr {
     }
 }
 
+/// Where something listens: every network namespace has a loopback of its own, and whatever other addresses its owner likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Endpoint {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Its network namespace (cookie), of another than the agent's.
+    pub netns: Option<u64>,
+}
+
+impl Endpoint {
+    /// One in the network namespace of the agent.
+    pub fn here(address: SocketAddr) -> Self {
+        Self { address, netns: None }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    /// `127.0.0.1:80`, and `127.0.0.1:80@netns-4170` in another network namespace than the agent's.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(formatter)?;
+        self.netns.map_or(Ok(()), |netns| write!(formatter, "@netns-{netns}"))
+    }
+}
+
 /// The addresses of each name. The module `network` says of which.
 pub type Names = BTreeMap<String, Vec<IpAddr>>;
 

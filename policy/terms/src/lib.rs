@@ -19,7 +19,7 @@ mod session;
 mod text;
 mod tool;
 
-pub use address::{Address, Host, Names, Prefix, reached};
+pub use address::{Address, Endpoint, Host, Names, Prefix, reached};
 pub use callee::Callee;
 pub use detection::{Category, Detection, Form, Match, Severity};
 pub use era::Era;

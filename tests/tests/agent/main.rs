@@ -6,6 +6,7 @@ mod control;
 mod corpus;
 mod flood;
 mod forms;
+mod handed;
 mod hostile;
 mod http;
 mod http_mixed;

@@ -5,6 +5,7 @@ mod connections;
 mod found;
 mod life;
 mod load;
+mod namespaces;
 mod opened;
 mod persist;
 mod resume;

@@ -30,6 +30,7 @@ use super::{
     reporter::Reporter,
     ring::{Refused, RingReader},
     shares::{self, ShareWatch},
+    uncaptured::Uncaptured,
 };
 use crate::{
     control::Control,
@@ -72,6 +73,8 @@ pub struct Agent {
     pub reconciler: Reconciler,
     /// Scans of descriptors.
     pub scans: FdScans,
+    /// Processes with standard streams that are not captured.
+    pub uncaptured: Uncaptured,
     /// Losses that were reported.
     pub loss: LossWatch,
     /// What the queue behind the ring refused, as of when records were last taken in.

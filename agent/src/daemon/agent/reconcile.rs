@@ -3,12 +3,16 @@
 use std::{collections::HashSet, time::Duration};
 
 use mcpwarden_abi as abi;
-use mcpwarden_kernel::fd_scan::FdScan;
+use mcpwarden_kernel::fd_scan::{Carrier, FdScan};
+use mcpwarden_policy::{Input, event::Transport};
 
 use super::Agent;
-use crate::daemon::{
-    reconciler::{self, Check, SocketPositions},
-    ring::RingReader,
+use crate::{
+    daemon::{
+        reconciler::{self, Check, SocketPositions},
+        ring::RingReader,
+    },
+    host::process,
 };
 
 /// An agent that is there after this did not die of what it met at its start.
@@ -61,6 +65,20 @@ impl Agent {
         let pids: HashSet<u32> = scan.holders.iter().map(|holder| holder.pid).collect();
         self.kernel.prune(&pids, scan.began_ns);
         self.kernel.forget_servers();
+        self.report_uncaptured(&scan.uncaptured);
+    }
+
+    /// Reports servers whose stdin and stdout are not captured, each process once.
+    fn report_uncaptured(&mut self, found: &[(u32, Carrier)]) {
+        let time = self.clock.now();
+        for (pid, carrier) in self.uncaptured.new_of(found, process::running) {
+            let transport = match carrier {
+                Carrier::Packets => Transport::PacketSocket,
+                Carrier::Pty => Transport::Pty,
+            };
+            self.handle(Input::Uncaptured { process: process::of(pid), transport, time });
+        }
+        self.execute();
     }
 
     /// Compares one connection.

@@ -167,6 +167,11 @@ pub static TABLE: &[Metric] = &[
         "Connections to servers, or messages, that could not be inspected.",
     ),
     metric(
+        "mcpwarden_servers_uncaptured_total",
+        Counter("servers_uncaptured"),
+        "Servers with standard input and output that are not captured: a terminal, or a Unix socket of packets.",
+    ),
+    metric(
         "mcpwarden_http_bytes_total",
         Counters(
             "lost",

@@ -22,7 +22,7 @@ impl Scan {
         place: u32,
     ) -> u32 {
         // Half a surrogate pair is completed by what follows it.
-        if self.mode != PLAIN || self.high != 0 {
+        if self.mode != PLAIN || self.high != 0 || self.is_in_line_end() {
             return 0;
         }
         let count = if self.reads == NOTHING {

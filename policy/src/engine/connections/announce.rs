@@ -224,7 +224,7 @@ impl Connections {
 }
 
 /// The declared server that this process runs.
-pub(super) fn declared<'a>(config: &'a EngineConfig, process: &Process) -> Option<&'a Declared> {
+pub(in crate::engine) fn declared<'a>(config: &'a EngineConfig, process: &Process) -> Option<&'a Declared> {
     let (argv, executable) = (&process.argv, process.executable.as_deref());
     let is = |entry: &&Declared| discovery::is_declared(&entry.command, &entry.args, argv, executable);
     config.declared.iter().find(is)

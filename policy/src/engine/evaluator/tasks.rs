@@ -14,6 +14,7 @@ use crate::engine::ledger::Digest;
 use crate::engine::rounds::Attempt;
 use crate::engine::seen::{Earlier, Reading};
 use crate::engine::tasks::{Nearness, Task, TaskCall};
+use crate::event::Trace;
 use crate::protocol::{Course, Id, Kind, Message, Method, ResultKind, Retry, members, string};
 use crate::terms::{ConnectionId, Direction};
 
@@ -206,7 +207,8 @@ impl Evaluator {
         let is_over = is_of_task && course.is_over();
         let asked = Asked::Other { method: method.as_str().into() };
         let (attempt, trace) = (Attempt::default(), Trace::default());
-        let to = Answered { asked: &asked, id: &Value::Null, time: seen.time, attempt: &attempt, trace: &trace };
+        let to =
+            Answered { asked: &asked, id: &Value::Null, time: seen.time, attempt: &attempt, trace: &trace };
         if is_over {
             self.task_told(cx, scope, seen, (task, &course), to);
         }

@@ -31,6 +31,7 @@ fn connect(destination: &str, verdict: Verdict, pid: u32, parents: &[u32]) -> Co
         enforced: verdict == Verdict::Deny,
         reason: (verdict == Verdict::Deny).then(|| "network.deny[0] (1.2.3.4)".to_owned()),
         adopted: false,
+        netns: None,
     }
 }
 

@@ -214,11 +214,28 @@ fn closed_http_connection_reports_server_exit() {
 /// A container's loopback is not the host's.
 #[test]
 fn loopback_servers_differ_by_network_namespace() {
-    let mut bench = bench();
-    let time = Timestamp(bench.now);
-    bench.input(Input::Reached(Reached { time, netns: Some(7), ..reached(1, &[], "/mcp") }));
-    bench.c2s(1, HELLO);
-    assert_eq!(bench.events()[0]["server_id"], "10.0.0.1:80/mcp@netns-7");
+    for (address, netns, id) in [
+        ("127.0.0.1:80", None, "127.0.0.1:80/mcp"),
+        ("127.0.0.1:80", Some(7), "127.0.0.1:80/mcp@netns-7"),
+        ("127.8.8.8:80", Some(7), "127.8.8.8:80/mcp@netns-7"),
+        ("0.0.0.0:80", None, "127.0.0.1:80/mcp"),
+        ("0.0.0.0:80", Some(7), "127.0.0.1:80/mcp@netns-7"),
+        ("[::ffff:127.0.0.1]:80", Some(7), "127.0.0.1:80/mcp@netns-7"),
+        ("[::ffff:0.0.0.0]:80", Some(7), "127.0.0.1:80/mcp@netns-7"),
+        ("[::1]:80", Some(7), "[::1]:80/mcp@netns-7"),
+        ("[::]:80", None, "[::1]:80/mcp"),
+        ("[::]:80", Some(7), "[::1]:80/mcp@netns-7"),
+        // Containers reach the server that the host reaches there.
+        ("10.0.0.1:80", Some(7), "10.0.0.1:80/mcp"),
+        ("[::ffff:10.0.0.1]:80", Some(7), "10.0.0.1:80/mcp"),
+        ("[2001:db8::1]:80", Some(7), "[2001:db8::1]:80/mcp"),
+    ] {
+        let mut bench = bench();
+        let (time, address) = (Timestamp(bench.now), address.parse().unwrap());
+        bench.input(Input::Reached(Reached { time, address, netns, ..reached(1, &[], "/mcp") }));
+        bench.c2s(1, HELLO);
+        assert_eq!(bench.events()[0]["server_id"], id, "{address} {netns:?}");
+    }
 }
 
 /// Whose clients list a server one after the other, and whether the second is told of a change.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Entry, MAX_ENTRIES, Table, TableFull};
-use crate::network::rules::{Block, NetworkRules, Rule, Target, Verdict};
+use super::{Entry, Key, MAX_ENTRIES, Table, TableFull};
+use crate::network::rules::{Block, FoundDenial, NetworkRules, Rule, Target, Verdict};
 use crate::terms::{Address, Host, Names, Prefix, Timestamp};
 
 /// What is said of one block of addresses and a port itself.
@@ -21,8 +21,8 @@ struct BlockRules {
 pub(super) struct Compiler<'a> {
     table: Table,
     names: &'a Names,
-    /// By set, port, block: in this order a block comes right before those that lie in it.
-    said: BTreeMap<(u32, u16, Prefix), BlockRules>,
+    /// In the order of these keys a block comes right before those that lie in it.
+    said: BTreeMap<Key, BlockRules>,
     full: Option<TableFull>,
 }
 
@@ -64,11 +64,11 @@ impl<'a> Compiler<'a> {
             }
         }
         // Last: the numbers of what is configured depend on the configuration alone.
-        for (address, reason) in &rules.found {
+        for FoundDenial { address, netns, reason } in &rules.found {
             let block = Prefix::host(address.ip());
             let address = Address { host: Host::Block(block), port: Some(address.port()) };
             let rule = Rule { origin: "server_access".to_owned(), address, reason: Some(reason.clone()) };
-            self.add_at(0, rule, vec![block], |said, rule| said.deny(rule));
+            self.add_at((0, *netns), rule, vec![block], |said, rule| said.deny(rule));
         }
     }
 
@@ -101,11 +101,17 @@ impl<'a> Compiler<'a> {
         if blocks.is_empty() {
             self.note(format!("{rule} has no effect: no address of that name is known"));
         }
-        self.add_at(set, rule, blocks, say);
+        self.add_at((set, None), rule, blocks, say);
     }
 
-    /// Says something of these blocks.
-    fn add_at(&mut self, set: u32, rule: Rule, blocks: Vec<Prefix>, say: impl Fn(&mut BlockRules, u32)) {
+    /// Says something of these blocks, to a set in a network namespace.
+    fn add_at(
+        &mut self,
+        (set, netns): (u32, Option<u64>),
+        rule: Rule,
+        blocks: Vec<Prefix>,
+        say: impl Fn(&mut BlockRules, u32),
+    ) {
         let before = self.said.len();
         self.table.rules.push(rule);
         let number = u32::try_from(self.table.rules.len()).unwrap_or(u32::MAX);
@@ -113,9 +119,9 @@ impl<'a> Compiler<'a> {
         for block in blocks {
             // Other rules on IPv6 are none on IPv4: below one that its addresses begin with, all of it begins anew.
             if block.begins(&Prefix::IPV4) {
-                self.said.entry((set, port, Prefix::IPV4)).or_default();
+                self.said.entry((set, netns, port, Prefix::IPV4)).or_default();
             }
-            say(self.said.entry((set, port, block)).or_default(), number);
+            say(self.said.entry((set, netns, port, block)).or_default(), number);
         }
         if self.said.len() > MAX_ENTRIES && self.said.len() > before {
             let rule = || self.table.rules.last().map_or_else(String::new, Rule::to_string);
@@ -135,10 +141,12 @@ impl<'a> Compiler<'a> {
         // The entries that the one at hand lies in, outermost first: places in the list.
         let mut around: Vec<usize> = Vec::new();
         let said = std::mem::take(&mut self.said);
-        for ((set, port, prefix), said) in said {
+        for (key, said) in said {
+            let (set, netns, port, prefix) = key;
             let table = &mut self.table;
-            let lies_in =
-                |outer: &Entry| (outer.set, outer.port) == (set, port) && outer.prefix.begins(&prefix);
+            let lies_in = |outer: &Entry| {
+                (outer.set, outer.netns, outer.port) == (set, netns, port) && outer.prefix.begins(&prefix)
+            };
             while around
                 .last()
                 .and_then(|place| table.entries.get(*place))
@@ -147,11 +155,7 @@ impl<'a> Compiler<'a> {
                 around.pop();
             }
             let outer = around.last().and_then(|place| table.entries.get(*place));
-            let entry = said.entry(
-                (set, port, prefix),
-                outer.filter(|outer| outer.prefix.covers(&prefix)),
-                table.enforced,
-            );
+            let entry = said.entry(key, outer.filter(|outer| outer.prefix.covers(&prefix)), table.enforced);
             self.remark_rules(&said, &entry);
             around.push(self.table.entries.len());
             self.table.entries.push(entry);
@@ -228,7 +232,7 @@ impl BlockRules {
     }
 
     /// All that holds here, with what the nearest entry around it says.
-    fn entry(&self, (set, port, prefix): (u32, u16, Prefix), outer: Option<&Entry>, enforced: bool) -> Entry {
+    fn entry(&self, (set, netns, port, prefix): Key, outer: Option<&Entry>, enforced: bool) -> Entry {
         let own = self.verdict.map(|(verdict, rule)| (Some(verdict), 1 + prefix.bits(), rule));
         let around = outer.map(|outer| (outer.verdict, outer.verdict_bits, outer.rule));
         let (verdict, verdict_bits, rule) = own.or(around).unwrap_or((None, 0, 0));
@@ -236,6 +240,7 @@ impl BlockRules {
         let blocked = self.blocked.into_iter().chain(around).max_by_key(|(until, _)| *until);
         Entry {
             set,
+            netns,
             port,
             prefix,
             server: self.server,

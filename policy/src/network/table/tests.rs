@@ -5,7 +5,7 @@ mod reference;
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::network::{Target, names_of};
+use crate::network::{FoundDenial, Target, names_of};
 use crate::terms::{Address, Host, ServerType};
 
 /// The rules that a short text means: `deny ADDRESS`, `allow ADDRESS`, `server ID ADDRESS`, `denied ID ADDRESS`,
@@ -89,7 +89,7 @@ fn said(table: &Table, set: Option<u32>, destination: &str) -> &'static str {
 #[test]
 fn found_servers_are_denied_at_exact_address_only() {
     let mut rules = NetworkRules { enforced: true, ..NetworkRules::default() };
-    rules.found = vec![("[::1]:80".parse().unwrap(), "why".to_owned())];
+    rules.found = vec![found("[::1]:80", None)];
     let table = Table::compile(&rules, &Names::new(), &[]).unwrap();
     for (ip, port, verdict) in [
         ("::1", 80, Verdict::Deny),
@@ -102,6 +102,56 @@ fn found_servers_are_denied_at_exact_address_only() {
         assert_eq!(judgement.verdict, verdict, "{ip} {port}");
         let reason = (verdict == Verdict::Deny).then(|| "server_access ([::1]:80): why".to_owned());
         assert_eq!(table.reason(None, judgement), reason, "{ip} {port}");
+    }
+}
+
+fn found(address: &str, netns: Option<u64>) -> FoundDenial {
+    FoundDenial { address: address.parse().unwrap(), netns, reason: "why".to_owned() }
+}
+
+/// Where servers were found, each in a network namespace or in every one; where something connects, from which
+/// namespace; and what is said of it.
+#[test]
+fn found_servers_are_denied_in_their_namespace() {
+    let rules = NetworkRules {
+        enforced: true,
+        found: vec![
+            found("127.0.0.1:80", Some(7)),
+            found("127.0.0.1:81", Some(1)),
+            found("[::1]:80", Some(7)),
+            found("10.0.0.1:80", Some(8)),
+            found("10.0.0.2:80", None),
+        ],
+        ..NetworkRules::default()
+    };
+    let table = Table::compile(&rules, &Names::new(), &[]).unwrap();
+    for (ip, port, netns, denied) in [
+        ("127.0.0.1", 80, 7, true),
+        ("0.0.0.0", 80, 7, true),
+        ("::ffff:127.0.0.1", 80, 7, true),
+        ("::ffff:0.0.0.0", 80, 7, true),
+        ("127.0.0.1", 80, 1, false),
+        ("0.0.0.0", 80, 1, false),
+        ("127.0.0.1", 80, 8, false),
+        ("127.0.0.2", 80, 7, false),
+        ("127.0.0.1", 81, 7, false),
+        ("127.0.0.1", 81, 1, true),
+        ("::1", 80, 7, true),
+        ("::", 80, 7, true),
+        ("::", 80, 1, false),
+        ("10.0.0.1", 80, 8, true),
+        ("::ffff:10.0.0.1", 80, 8, true),
+        ("10.0.0.1", 80, 1, false),
+        ("10.0.0.1", 80, 7, false),
+        ("10.0.0.2", 80, 7, true),
+        ("10.0.0.2", 80, 1, true),
+    ] {
+        let ip = ip.parse().unwrap();
+        let everywhere = table.look_up(None, ip, port, Timestamp(1));
+        let judgement = table.look_up_in(netns, ip, port).unwrap_or(everywhere);
+        assert_eq!(judgement.verdict == Verdict::Deny, denied, "{ip} {port} in {netns}");
+        assert_eq!(judgement.enforced, denied, "{ip} {port} in {netns}");
+        assert_eq!(table.reason(None, judgement).is_some(), denied, "{ip} {port} in {netns}");
     }
 }
 

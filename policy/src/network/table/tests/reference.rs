@@ -247,7 +247,7 @@ proptest! {
     fn network_table_entries_are_sorted_and_unique(rules in rules(), blocks in blocks(), names in known()) {
         let table = Table::compile(&rules, &names, &blocks).unwrap();
         prop_assert_eq!(&table, &Table::compile(&rules, &names, &blocks).unwrap());
-        let keys: Vec<_> = table.entries().iter().map(|entry| (entry.set, entry.port, entry.prefix)).collect();
+        let keys: Vec<_> = table.entries().iter().map(Entry::key).collect();
         prop_assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
         for entry in table.entries() {
             prop_assert_eq!(entry.verdict.is_some(), entry.rule != 0);
