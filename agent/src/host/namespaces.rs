@@ -178,13 +178,15 @@ mod tests {
         }
     }
 
+    /// What it is called, what is changed, the configuration, what is refused, and what is out of reach.
+    type Case<'a> = (&'a str, fn(&mut Surroundings), &'a str, &'a [&'a str], &'a [&'a str]);
+
     /// Where the agent runs, its configuration, what is refused (a part of each message), and what it goes without.
     #[test]
     fn limits_of_namespaces_are_refused_or_reported() {
         const OWN: Option<u64> = Some(4_026_532_500);
-        type Change = fn(&mut Surroundings);
         let (any, part) = ("network: { netns: any }", "network: { cgroup_path: /sys/fs/cgroup/a }");
-        let cases: [(&str, Change, &str, &[&str], &[&str]); 18] = [
+        let cases: [Case<'_>; 18] = [
             ("the host", |_| {}, "", &[], &[]),
             ("a kernel without time namespaces", |here| here.time = None, "", &[], &[]),
             ("a PID namespace", |here| here.pid = OWN, "", &["hostPID: true"], &[]),

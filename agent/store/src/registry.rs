@@ -75,7 +75,7 @@ pub struct Pin {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
-    Pin(Pin),
+    Pin(Box<Pin>),
     Definition { hash: String, json: String },
 }
 
@@ -461,7 +461,7 @@ impl Export {
             text.push(b'\n');
             Ok(out.write_all(&text)?)
         };
-        each(&db, |pin| line(&Line::Pin(pin)))?;
+        each(&db, |pin| line(&Line::Pin(Box::new(pin))))?;
         let mut definitions = db.prepare("SELECT hash, definition FROM definitions")?;
         let mut rows = definitions.query([])?;
         while let Some(row) = rows.next()? {

@@ -68,11 +68,12 @@ pub fn step(db: &mut Connection, limits: &Retention, signer: &Signer, now: Now) 
     {
         owner = Some(user);
         picked = oldest_of(db, user, share.events, share.bytes.saturating_sub(most.0))?;
-    } else if over > 0 && removal::count(db)? < MAX_REMOVALS {
-        if let Some((user, share)) = shares::largest(db)? {
-            owner = Some(user);
-            picked = oldest_of(db, user, share.events, over)?;
-        }
+    } else if over > 0
+        && removal::count(db)? < MAX_REMOVALS
+        && let Some((user, share)) = shares::largest(db)?
+    {
+        owner = Some(user);
+        picked = oldest_of(db, user, share.events, over)?;
     }
     if owner.is_some() && picked.heads.is_empty() {
         // They are not as they were counted.

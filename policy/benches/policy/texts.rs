@@ -106,6 +106,9 @@ const REPEATED: &[(&str, &str)] = &[
     ("private use", "\u{e000}\u{f8ff}"),
 ];
 
+/// What a text is taken for, the text, and what inspects it.
+type Way<'a> = (&'static str, &'a str, &'a dyn Fn(&str) -> usize);
+
 /// Measures all, and prints those that are too slow, and some of the others.
 pub fn run() -> Result<(), Box<dyn Error>> {
     let rules = RuleSet::built_in().map_err(|errors| format!("{errors:?}"))?;
@@ -115,7 +118,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     for (name, text) in texts() {
         let result = json!({"content": [{"type": "text", "text": text}]}).to_string();
         let tool = json!({"name": "t", "description": text}).to_string();
-        let ways: [(&str, &str, &dyn Fn(&str) -> usize); 3] = [
+        let ways: [Way<'_>; 3] = [
             ("result", &result, &|json| detector.result(json, &tools).detections.len()),
             ("definition", &tool, &|json| detector.tool(json).detections.len()),
             ("arguments", &result, &|json| detector.arguments(json).detections.len()),

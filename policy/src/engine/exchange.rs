@@ -13,6 +13,7 @@ use super::config::Counters;
 use super::connection::{Connection, Stage};
 use super::connections::Connections;
 use super::context::Context;
+use super::conversation::Spoken;
 use super::evaluator::Evaluator;
 use super::fingerprint::{self, Fingerprint};
 use super::pairing::{AnswerSeen, Early, Open, Pairing, Role};
@@ -81,7 +82,8 @@ impl Exchange {
         let limit = cx.config.limits.open_requests;
         let Some(connection) = cx.connections.get_mut(seen.connection) else { return };
         let is_asked = seen.direction == Direction::ClientToServer;
-        let spoken = is_asked.then(|| connection.conversation.spoken(method, params)).unwrap_or_default();
+        let spoken =
+            if is_asked { connection.conversation.spoken(method, params) } else { Spoken::default() };
         let open = Open {
             seq,
             time: seen.time,

@@ -232,7 +232,7 @@ impl Evaluator {
         let uncompared = outcome.changes.iter().filter(|change| change.is_uncompared).count();
         let refused = outcome.refused.max(uncompared) as u64;
         let exceeded = (refused > 0 && !std::mem::replace(&mut connection.is_uncompared, refused > 0))
-            .then(|| CapacityExceeded { table: Table::Pins, uid: connection.account.user, refused });
+            .then_some(CapacityExceeded { table: Table::Pins, uid: connection.account.user, refused });
         let version = (connection.version.clone()).zip(outcome.previous_version.clone());
         if let Some((version, previous_version)) = version {
             let is_changed = |change: &&Change| matches!(change.kind, ChangeKind::Changed { .. });

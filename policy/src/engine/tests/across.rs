@@ -250,7 +250,8 @@ fn other_requests_follow_the_rules_of_turns_and_bursts() {
 /// What denies a call besides is in both events; the rule across servers comes first.
 #[test]
 fn denied_call_is_judged_across_servers() {
-    let cases: [(&str, &str, &[(&str, &str)]); 13] = [
+    type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
+    let cases: [Case<'_>; 13] = [
         ("", "read_then_send", &[]),
         (
             "policy: { denied_servers: [{ id: mail }] }",

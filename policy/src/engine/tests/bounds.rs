@@ -376,7 +376,8 @@ fn batch_beyond_its_bound_is_a_finding() {
     let (c2s, s2c) = (Direction::ClientToServer, Direction::ServerToClient);
     let over = MAX_BATCH + 1;
     let hidden = format!("[{},{}]", vec![ping; MAX_BATCH].join(","), call(2, "pay"));
-    let cases: Vec<(&str, Vec<(Direction, String)>, usize)> = vec![
+    type Case<'a> = (&'a str, Vec<(Direction, String)>, usize);
+    let cases: Vec<Case<'_>> = vec![
         ("requests", vec![(c2s, batch(ping, over))], 1),
         ("answers", vec![(s2c, batch(answer, over))], 1),
         ("notifications", vec![(s2c, batch(r#"{"method":"x"}"#, over))], 1),

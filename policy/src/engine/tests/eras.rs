@@ -345,7 +345,8 @@ fn forms_of_the_other_era_are_reported() {
     };
     let without_capabilities = json!({"io.modelcontextprotocol/protocolVersion": REVISION});
     let late = |id| ask(id, "tools/list", json!({}), meta_of("2025-11-25", "c"));
-    let cases: Vec<(Era, &str, Vec<(char, String)>, &[&str])> = vec![
+    type Case<'a> = (Era, &'a str, Vec<(char, String)>, &'a [&'a str]);
+    let cases: Vec<Case<'_>> = vec![
         (Era::Stateless, "a call", vec![('>', call(1)), ('<', result(1, json!({})))], &[]),
         (Era::Stateless, "a request of the server", vec![('<', sampling(7))], &["stateless server_request"]),
         (

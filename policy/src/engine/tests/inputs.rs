@@ -335,7 +335,7 @@ fn client_answers_are_inspected_as_answers() {
             to_server(5, "tasks/update", json!({ "taskId": "t", "inputResponses": [value] })),
         ] {
             assert_eq!(
-                play("inspection: { alert_threshold: low }", &[message.clone()]),
+                play("inspection: { alert_threshold: low }", std::slice::from_ref(&message)),
                 direct,
                 "{message:?}"
             );

@@ -5,6 +5,9 @@ use super::*;
 use crate::guards::CallBlock;
 use crate::terms::Callee;
 
+/// What it is called, what is sent by whom, and what is reported.
+type Case<'a> = (&'a str, Vec<(char, String)>, &'a [&'a str]);
+
 /// What every request of a revision with several rounds has.
 pub(super) fn meta() -> Value {
     json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {} })
@@ -82,7 +85,7 @@ fn retry_is_one_call_with_its_first_try() {
     let state = &*with_state("s");
     let other_meta =
         ask(6, "read_file", "{}", state).replace("Capabilities\":{}", "Capabilities\":{\"sampling\":{}}");
-    let cases: Vec<(&str, Vec<(char, String)>, &[&str])> = vec![
+    let cases: Vec<Case<'_>> = vec![
         (
             "with a state",
             vec![first("{}"), ('<', required(5, Some("s"))), again(6, "{}", state), done(6)],
@@ -227,7 +230,7 @@ fn misused_state_is_reported_and_a_call_of_its_own() {
         let params = format!(r#"{{"_meta":{meta},"uri":"{uri}"{more}}}"#);
         ('>', format!(r#"{{"jsonrpc":"2.0","id":6,"method":"resources/read","params":{params}}}"#))
     };
-    let cases: Vec<(&str, Vec<(char, String)>, &[&str])> = vec![
+    let cases: Vec<Case<'_>> = vec![
         (
             "other arguments",
             vec![first(), given(), ('>', ask(6, "read_file", r#"{"a":2}"#, state))],
@@ -375,7 +378,8 @@ fn state_of_another_server_or_user_is_reported() {
 #[test]
 fn unknown_state_is_reported_only_where_all_was_seen() {
     let retry = ask(6, "read_file", "{}", &with_state("s"));
-    let cases: [(&str, fn(&mut Bench)); 4] = [
+    type Change<'a> = (&'a str, fn(&mut Bench));
+    let cases: [Change<'_>; 4] = [
         ("a gap", |bench| bench.gap(1, Direction::ServerToClient, 10)),
         ("an adopted server", |bench| {
             bench.exec_as(3, 30, "late", 9, &[], true);

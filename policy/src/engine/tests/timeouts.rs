@@ -116,7 +116,8 @@ fn subscription_is_never_late_nor_counted() {
             r#"{{"jsonrpc":"2.0","id":{id},"method":"subscriptions/listen","params":{{"notifications":{{}}}}}}"#
         )
     };
-    let ends: [(&str, fn(&mut Bench, u32)); 4] = [
+    type End<'a> = (&'a str, fn(&mut Bench, u32));
+    let ends: [End<'_>; 4] = [
         ("by an answer", |bench, id| {
             bench.s2c(
                 1,
