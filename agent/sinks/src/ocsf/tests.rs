@@ -71,7 +71,7 @@ fn event_fields_map_to_ocsf() {
             event("mcp_detection", json!({})),
             json!({"class_uid": 2004, "type_uid": 200_401, "severity_id": 4, "status_id": 1, "action_id": 3,
                    "disposition_id": 19, "finding_info/analytic/name": "p", "finding_info/analytic/category": "credential_theft",
-                   "finding_info/title": "FOUND server-git via relay high p in definition of read /description \"m\"",
+                   "finding_info/title": "FOUND server-git via relay high p in definition of read /description \"m\" 3 times",
                    "resources/0/name": "server-git", "resources/1/name": "read"}),
         ),
         // Whether a block of what was found was enforced is said of the call.
