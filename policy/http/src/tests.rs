@@ -204,7 +204,7 @@ fn links_differ_by_network_namespace() {
         for (stream, netns) in ends {
             let server = Endpoint { address: address.parse().unwrap(), netns };
             http.open(ConnectionId(stream), Peers { client: (1, 7), server, known: false }, Timestamp(1));
-            let bytes = post("/mcp", "", INITIALIZE);
+            let bytes = post("/mcp", "", PING);
             http.push(
                 ConnectionId(stream),
                 Direction::ClientToServer,

@@ -332,7 +332,15 @@ impl FrameCutter {
             State::Blank { bytes, seen, .. } => {
                 sink(Cut::Junk { bytes: seen as u64, sample: bytes.get(..seen).unwrap_or_default() });
             }
-            State::Value { .. } | State::Line { .. } => sink(Cut::Lost { bytes: held }),
+            State::Value { time, .. } => {
+                // Who ends lines at CR has read these by now.
+                lines_within(&self.buffer, &mut |bytes, framing| {
+                    sink(Cut::Frame { bytes, time });
+                    sink(Cut::Ambiguous(framing));
+                });
+                sink(Cut::Lost { bytes: held });
+            }
+            State::Line { .. } => sink(Cut::Lost { bytes: held }),
             State::Body { header_bytes, .. } => sink(Cut::Lost { bytes: header_bytes + held }),
             State::Headers(header) => {
                 let line = std::mem::take(&mut self.buffer);
@@ -392,6 +400,11 @@ pub fn messages_within(frame: &[u8], is_json: bool, sink: &mut impl FnMut(&[u8],
     if !is_json {
         return cut_again(frame, sink);
     }
+    lines_within(frame, sink);
+}
+
+/// Messages in a frame or in text that begin and end a line for a reader to whom something other than LF ends one.
+fn lines_within(frame: &[u8], sink: &mut impl FnMut(&[u8], Framing)) {
     let whole = blank::trim(frame);
     for line in blank::lines(frame).map(blank::trim) {
         if line.len() < whole.len() && scan::is_message(line) {
@@ -422,11 +435,11 @@ fn cut_again(frame: &[u8], sink: &mut impl FnMut(&[u8], Framing)) {
         sink(message, framing.unwrap_or(Framing::LineEnd));
     }
     // What looks like the beginning of a value hides from a reader of values what others find on a line of its own.
-    for line in blank::lines(frame).map(blank::trim) {
-        if line.len() < frame.len() && scan::is_message(line) && !within.iter().any(|known| known == line) {
-            sink(line, Framing::LineEnd);
+    lines_within(frame, &mut |line, framing| {
+        if !within.iter().any(|known| known == line) {
+            sink(line, framing);
         }
-    }
+    });
 }
 
 #[cfg(test)]

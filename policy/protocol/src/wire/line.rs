@@ -7,7 +7,7 @@ use super::header::{Header, HeaderLine};
 use super::scan;
 use super::spread::Spread;
 use super::value::{Step, ValueScan};
-use super::{BOM, Before, Cut, FrameCutter, Framing, State};
+use super::{BOM, Before, Cut, FrameCutter, Framing, State, lines_within};
 
 impl FrameCutter {
     pub(super) fn boundary(
@@ -162,7 +162,11 @@ impl FrameCutter {
             &held
         };
         let used = if before == Before::Text && !(matches!(step, Step::Closed(_)) && scan::is_message(text)) {
-            // It is text as well.
+            // It is text as well; but a reader to whom something other than LF ends a line may find a message in it.
+            lines_within(text, &mut |bytes, framing| {
+                sink(Cut::Frame { bytes, time });
+                sink(Cut::Ambiguous(framing));
+            });
             self.note_sample(text);
             self.state = State::Junk { bytes: text.len() as u64, ends: LineEnds::default() };
             end
