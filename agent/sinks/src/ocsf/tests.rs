@@ -120,7 +120,10 @@ fn event_fields_map_to_ocsf() {
             json!({"class_uid": 0, "type_uid": 99, "activity_name": "mcp_store_failing", "severity_id": 4, "is_alert": null,
                    "action_id": null, "metadata/sequence": null}),
         ),
-        (event("agent_loss", json!({})), json!({"class_uid": 0, "severity_id": 1, "message": "LOSS 1 c: m"})),
+        (
+            event("agent_loss", json!({})),
+            json!({"class_uid": 0, "severity_id": 1, "message": "LOSS 1 c: m user 1000"}),
+        ),
     ] {
         let value = value(&event);
         for (at, expected) in expected.as_object().unwrap() {

@@ -171,7 +171,7 @@ fn mcp_method_names_round_trip() {
     }
     let other = Method::from(Cow::Borrowed("x/y"));
     assert!(!other.is_mcp() && other.as_str() == "x/y");
-    assert_eq!(Method::NAMES.len(), 32);
+    assert_eq!(Method::NAMES.len(), 36);
 }
 
 #[test]

@@ -7,9 +7,8 @@ use serde_json::value::RawValue;
 
 use super::inspection;
 use super::listing::page_of;
-use super::requests::report_verdict;
 use super::rounds::GoesOn;
-use super::verdict::Evaluation;
+use super::verdict::{Evaluation, report_verdict};
 use super::{About, Context, Evaluator, Scope, Seen};
 use crate::detect::{Inspection, Structure};
 use crate::engine::asked::{Answered, Asked};

@@ -5,7 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::inspection::{self, under};
-use super::requests::report_verdict;
+use super::verdict::report_verdict;
 use super::{About, Context, Evaluator, Scope, Seen};
 use crate::detect::{Inspection, Structure};
 use crate::engine::ledger::Digest;

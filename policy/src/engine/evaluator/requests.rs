@@ -7,16 +7,14 @@ use serde_json::value::RawValue;
 
 use super::inspection::{self, under};
 use super::rounds::Try;
-use super::verdict::Evaluation;
-use super::{About, Context, Evaluator, Reporter, Scope, Seen, Topic};
+use super::verdict::{Evaluation, report_verdict};
+use super::{About, Context, Evaluator, Scope, Seen, Topic};
 use crate::definition::{bare_digest, hex};
 use crate::detect::Inspection;
 use crate::engine::recorder::{Call, MAX_NAME_BYTES, clip, tool_id};
 use crate::engine::rounds::{Attempt, Denied, First};
 use crate::engine::trace::trace_of;
-use crate::event::{
-    CrossServerBlocked, Detection, MessageKind, RequestBlocked, RequestWarned, Severity, Subject,
-};
+use crate::event::{CrossServerBlocked, Detection, MessageKind, Severity, Subject};
 use crate::guard::{DenialDetails, Operation, Recorded};
 use crate::protocol::{Id, Kind, Message, Method, members, string};
 use crate::terms::{ConnectionId, Direction, Timestamp};
@@ -334,34 +332,6 @@ impl Evaluator {
 /// Whether nothing is denied that was not denied of the first try.
 fn is_as_before(denied: Denied, first: &First) -> bool {
     denied.is_none() || denied == first.denied
-}
-
-/// Reports what is denied or remarked of a request, or an answer, that is of no tool call.
-pub(super) fn report_verdict(
-    reporter: &mut Reporter<'_>,
-    scope: &Scope,
-    time: Timestamp,
-    (kind, method, id): (MessageKind, &str, &Value),
-    evaluation: &Evaluation,
-) {
-    let (method, jsonrpc_id) = (clip(method, MAX_NAME_BYTES), id.clone());
-    if let Some((guard, denial)) = &evaluation.denied {
-        let blocked = RequestBlocked {
-            kind,
-            method,
-            jsonrpc_id: Some(jsonrpc_id),
-            guard: *guard,
-            code: denial.code.name().to_owned(),
-            reason: denial.message.clone(),
-            also_denied_by: evaluation.objections_but(denial),
-            enforced: evaluation.enforced,
-        };
-        reporter.report(scope.clone(), time, blocked);
-    } else if evaluation.remarked && !evaluation.warnings.is_empty() || !evaluation.left_out.is_empty() {
-        let (warnings, tools_left_out) = (evaluation.warnings.clone(), evaluation.left_out.clone());
-        let warned = RequestWarned { kind, method, jsonrpc_id, warnings, tools_left_out };
-        reporter.report(scope.clone(), time, warned);
-    }
 }
 
 /// Reports that a request or notification which is no call has a member twice, if it does.

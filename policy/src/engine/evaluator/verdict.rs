@@ -1,9 +1,14 @@
 //! What guards said of one thing, and what of it goes into events.
 
+use serde_json::Value;
+
+use super::{Reporter, Scope};
 use crate::detect::Inspection;
+use crate::engine::recorder::{MAX_NAME_BYTES, clip};
 use crate::engine::rounds::Denied;
-use crate::event::{Action, Decided, Objection};
+use crate::event::{Action, Decided, MessageKind, Objection, RequestBlocked, RequestWarned};
 use crate::guard::{Denial, DenialDetails, GuardKind, Modification, Recorded, Verdict};
+use crate::terms::Timestamp;
 
 /// What the guards said of an operation.
 #[derive(Debug, Default)]
@@ -123,5 +128,33 @@ impl Evaluation {
             decided.reason = self.warnings.first().cloned();
         }
         decided.warnings.clone_from(&self.warnings);
+    }
+}
+
+/// Reports what is denied or remarked of a request, or an answer, that is of no tool call.
+pub(super) fn report_verdict(
+    reporter: &mut Reporter<'_>,
+    scope: &Scope,
+    time: Timestamp,
+    (kind, method, id): (MessageKind, &str, &Value),
+    evaluation: &Evaluation,
+) {
+    let (method, jsonrpc_id) = (clip(method, MAX_NAME_BYTES), id.clone());
+    if let Some((guard, denial)) = &evaluation.denied {
+        let blocked = RequestBlocked {
+            kind,
+            method,
+            jsonrpc_id: Some(jsonrpc_id),
+            guard: *guard,
+            code: denial.code.name().to_owned(),
+            reason: denial.message.clone(),
+            also_denied_by: evaluation.objections_but(denial),
+            enforced: evaluation.enforced,
+        };
+        reporter.report(scope.clone(), time, blocked);
+    } else if evaluation.remarked && !evaluation.warnings.is_empty() || !evaluation.left_out.is_empty() {
+        let (warnings, tools_left_out) = (evaluation.warnings.clone(), evaluation.left_out.clone());
+        let warned = RequestWarned { kind, method, jsonrpc_id, warnings, tools_left_out };
+        reporter.report(scope.clone(), time, warned);
     }
 }

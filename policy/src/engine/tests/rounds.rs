@@ -548,8 +548,11 @@ fn verbose_events_have_every_try() {
     assert_eq!(
         said,
         [
+            "violation RequestMeta",
             "called read_file 5",
+            "violation Member",
             "message Response tools/call 5",
+            "violation Member",
             "message Request tools/call 6",
             "result read_file 5 Ok"
         ]
