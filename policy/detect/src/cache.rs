@@ -14,7 +14,7 @@ pub struct Known {
     /// The hash of the definition: see [`json_digest`].
     pub hash: [u8; 32],
     /// The hash that earlier versions had of it, where that is another one: see [`former_digest`].
-    pub former: Option<[u8; 32]>,
+    pub former: Option<Box<[u8; 32]>>,
     /// What was found in it.
     pub found: Inspection,
 }
@@ -75,7 +75,7 @@ impl DefinitionCache {
         }
         let harmless = &mut self.harmless;
         let look = || {
-            let (hash, former) = (json_digest(json), former_digest(json));
+            let (hash, former) = (json_digest(json), former_digest(json).map(Box::new));
             Arc::new(Known { hash, former, found: inspect(harmless) })
         };
         let known = self.old.remove(&key).unwrap_or_else(look);

@@ -35,7 +35,7 @@ pub(super) struct Entry<'a> {
 impl Entry<'_> {
     fn offer(&self) -> Offer<'_> {
         let Known { hash, former, found } = &*self.known;
-        let (json, former) = (self.json.get(), former.as_ref());
+        let (json, former) = (self.json.get(), former.as_deref());
         Offer { name: &self.name, json, hash, former, max_severity: found.max_severity() }
     }
 }
