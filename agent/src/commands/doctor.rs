@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::config::Config;
-use crate::host::{cgroup, namespaces::Surroundings};
+use crate::host::{cgroup, namespaces::Namespaces};
 use crate::output::{print_json_line, print_line, table, table_text};
 
 /// How a row came out.
@@ -35,7 +35,7 @@ struct Row {
 pub fn run(json: bool) -> bool {
     let mut rows: Vec<Row> = requirements::check(cgroup::mounted())
         .into_iter()
-        .chain(Surroundings::here().check(&Config::default()))
+        .chain(Namespaces::here().check(&Config::default()))
         .map(|need| Row {
             name: need.name.into(),
             verdict: if need.problem.is_some() { Verdict::Broken } else { Verdict::Works },

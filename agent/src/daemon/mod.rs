@@ -30,7 +30,7 @@ use crate::{
     cli::RunOptions,
     config::{self, Config, StdioEnforcement},
     control::Control,
-    host::{cgroup, clock::Clock, namespaces::Surroundings, process},
+    host::{cgroup, clock::Clock, namespaces::Namespaces, process},
     log,
     loss::LossWatch,
     metrics::Metrics,
@@ -58,8 +58,8 @@ pub fn run(options: RunOptions) -> Result<()> {
     {
         bail!("{}: {}", need.name, need.problem.unwrap_or_default());
     }
-    let surroundings = Surroundings::here();
-    if let Some(refusal) = surroundings.refusal(&source.config) {
+    let namespaces = Namespaces::here();
+    if let Some(refusal) = namespaces.refusal(&source.config) {
         bail!("{refusal}");
     }
     let ring_bytes = options.ring_bytes.map_or(source.config.capture.ring_bytes.0, u64::from);
@@ -119,7 +119,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             refused: Refused::default(),
             shares: ShareWatch::default(),
             identity: Vec::new(),
-            surroundings,
+            namespaces,
             programs: Vec::new(),
             since: clock.now(),
             steps: 0,

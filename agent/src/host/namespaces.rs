@@ -23,7 +23,7 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// Where the agent runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct Namespaces {
     /// Inode number of the PID namespace; `None` where /proc does not show this process.
     pid: Option<u64>,
     /// Of the user namespace.
@@ -50,7 +50,7 @@ struct Limit {
     accepted: Option<String>,
 }
 
-impl Surroundings {
+impl Namespaces {
     /// Those of this process.
     pub fn here() -> Self {
         let number = |path: &str| fs::metadata(path).ok().map(|namespace| namespace.ino());
@@ -166,8 +166,8 @@ fn is_kernel_thread(stat: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn host() -> Surroundings {
-        Surroundings {
+    fn host() -> Namespaces {
+        Namespaces {
             pid: Some(INITIAL_PID),
             user: Some(INITIAL_USER),
             time: Some(INITIAL_TIME),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     /// What it is called, what is changed, the configuration, what is refused, and what is out of reach.
-    type Case<'a> = (&'a str, fn(&mut Surroundings), &'a str, &'a [&'a str], &'a [&'a str]);
+    type Case<'a> = (&'a str, fn(&mut Namespaces), &'a str, &'a [&'a str], &'a [&'a str]);
 
     /// Where the agent runs, its configuration, what is refused (a part of each message), and what it goes without.
     #[test]
@@ -263,7 +263,7 @@ mod tests {
     /// Tests run on hosts and in virtual machines: none of them is one of these containers.
     #[test]
     fn this_host_has_no_limits() {
-        let here = Surroundings::here();
+        let here = Namespaces::here();
         if here.pid == Some(INITIAL_PID) && nix::unistd::geteuid().is_root() {
             let config = Config::default();
             assert_eq!(here.check(&config)[0].problem, None, "{here:?}");

@@ -63,7 +63,7 @@ impl Agent {
     /// Puts another configuration in force: first what may fail, and the whole of it or nothing. Its hash.
     fn put_in_force(&mut self, prepared: Prepared) -> Result<String, String> {
         let Prepared { config, settings, judge, rules, source } = prepared;
-        self.surroundings.refusal(&config).map_or(Ok(()), Err)?;
+        self.namespaces.refusal(&config).map_or(Ok(()), Err)?;
         if config.enforcement.stdio != StdioEnforcement::Observe {
             self.gate.check(&config, &mut self.engine, &self.clock)?;
         }

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     control::Control,
-    host::{clock::Clock, files, namespaces::Surroundings},
+    host::{clock::Clock, files, namespaces::Namespaces},
     loss::LossWatch,
     metrics::{Sample, Snapshot, TIMED},
     network::{Network, NetworkUpdate},
@@ -84,7 +84,7 @@ pub struct Agent {
     /// Metrics that change with the configuration alone.
     pub identity: Vec<Sample>,
     /// The namespaces of the agent.
-    pub surroundings: Surroundings,
+    pub namespaces: Namespaces,
     /// Numbers of the kernel half's programs, as they were read last.
     pub programs: Vec<ProgramStats>,
     /// The clocks of this host.
@@ -358,7 +358,7 @@ impl Agent {
     /// What the agent cannot see on this kernel, and from where it runs.
     fn blind_spots(&self) -> Vec<String> {
         let mut blind_spots = self.kernel.blind_spots().to_vec();
-        blind_spots.extend(self.surroundings.blind_spots(self.reload.config()));
+        blind_spots.extend(self.namespaces.blind_spots(self.reload.config()));
         blind_spots
     }
 
