@@ -144,6 +144,12 @@ pub fn lives(pid: u32, start_ns: u64) -> bool {
     started(pid) == Some(start_ns)
 }
 
+/// Whether a process goes on: one that has ended stays in /proc until its parent asks how.
+fn runs(pid: u32) -> bool {
+    let stat = procfs::process::Process::new(pid.cast_signed()).and_then(|process| process.stat());
+    stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+}
+
 /// The client of a process: its parent, or who is above a parent that `is_fork` and has ended. A client that forks
 /// twice does so to be nobody's parent.
 ///
@@ -151,7 +157,7 @@ pub fn lives(pid: u32, start_ns: u64) -> bool {
 fn client(ancestors: &[u32], parent: Parent, is_fork: bool) -> Option<Process> {
     let (pid, above) = ancestors.split_first()?;
     let mut client = match above.split_first() {
-        Some((client, above)) if is_fork && started(*pid).is_none() => Process {
+        Some((client, above)) if is_fork && !runs(*pid) => Process {
             pid: *client,
             start_ns: started(*client).unwrap_or(0),
             ancestors: above.to_vec(),
