@@ -144,10 +144,12 @@ pub fn lives(pid: u32, start_ns: u64) -> bool {
     started(pid) == Some(start_ns)
 }
 
-/// Whether a process goes on: one that has ended stays in /proc until its parent asks how.
+/// Whether a process goes on: one that ends has no memory any more some time before it is a zombie, longer on a busy host.
 fn runs(pid: u32) -> bool {
+    /// `linux/sched.h`
+    const PF_EXITING: u32 = 4;
     let stat = procfs::process::Process::new(pid.cast_signed()).and_then(|process| process.stat());
-    stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+    stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X') && stat.flags & PF_EXITING == 0)
 }
 
 /// The client of a process: its parent, or who is above a parent that `is_fork` and has ended. A client that forks
