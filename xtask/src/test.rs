@@ -39,6 +39,7 @@ const FULL_ONLY: &[(&str, &str)] = &[
     ("agent", "loss::overfull_ring_loss_is_reported_as_gaps"),
     ("agent", "methods::answers_read_unobserved_are_reported_as_gaps"),
     ("agent", "metrics::counters_increase_with_each_scenario"),
+    ("agent", "output::unwritable_output_does_not_end_enforcement_or_storing"),
     ("agent", "relay::container_server_behind_a_daemon_is_found"),
     ("agent", "shares"),
     ("agent", "stress"),

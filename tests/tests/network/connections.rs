@@ -95,7 +95,8 @@ fn denied_address_is_unreachable_by_every_method() -> Result<()> {
     }
     // Many that are alike are one event with their number.
     let tcp = || -> u64 {
-        let of_tcp = connections(&agent, denied.port()).into_iter().filter(|event| event["protocol"] == "tcp");
+        let of_tcp =
+            connections(&agent, denied.port()).into_iter().filter(|event| event["protocol"] == "tcp");
         of_tcp.map(|event| event["repeats"].as_u64().unwrap_or(1)).sum()
     };
     wait_until("that each connection is in an event", || tcp() >= 5 * times as u64)?;
