@@ -88,6 +88,16 @@ fn run_command(directory: &Path, state: &Path, args: &[&str]) -> Command {
         .arg(state)
         .args(backend)
         .args(args);
+    // Nothing drops an agent that several tests share, and nothing else would end it: not even that nobody reads its output.
+    // SAFETY: `prctl` is what a child of `fork` may call, and takes numbers alone.
+    unsafe {
+        std::os::unix::process::CommandExt::pre_exec(&mut command, || {
+            match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
     command
 }
 
