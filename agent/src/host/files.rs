@@ -19,6 +19,7 @@ use mcpwarden_policy::{
     discovery::{Declared, FileId, Files, HostFile, code_variables, loads},
 };
 use nix::{
+    errno::Errno,
     fcntl::{OFlag, OpenHow, ResolveFlag, openat2},
     libc,
 };
@@ -28,6 +29,9 @@ const FIRST_LINE_BYTES: u64 = 256;
 
 /// `linux/openat2.h`, which the crates do not have: only what the kernel has in memory is looked up.
 const RESOLVE_CACHED: u64 = 0x20;
+
+/// How often a path is looked up that changes meanwhile.
+const LOOKUPS: usize = 64;
 
 /// Most bytes of an environment that are read.
 const ENVIRONMENT_BYTES: u64 = 256 << 10;
@@ -219,7 +223,10 @@ impl Root {
             resolve |= ResolveFlag::from_bits_retain(RESOLVE_CACHED);
         }
         let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(resolve);
-        openat2(&self.0, path, how).ok().and_then(|fd| Opened::of(File::from(fd)))
+        // Whoever renames or mounts something at this moment makes such a look-up fail, wherever that is.
+        let mut results = (0..LOOKUPS).map(|_| openat2(&self.0, path, how));
+        let settled = results.find(|result| !matches!(result, Err(Errno::EAGAIN)));
+        settled?.ok().and_then(|fd| Opened::of(File::from(fd)))
     }
 
     /// What there is at a path.
