@@ -326,11 +326,11 @@ impl Kind {
             EventBody::GateDecided(decided) => Self::denial(format!("{:?} {}", decided.action, decided.code)),
             EventBody::NetworkConnection(connection) => {
                 let to = &connection.connecting;
-                Self::denial(format!("{:?} {}", to.action, to.remote_addr))
+                Self::denial(format!("{:?} {:?} {}", to.action, to.protocol, to.remote_addr))
             }
             EventBody::ServerEgress(egress) => {
                 let to = &egress.connecting;
-                Self::denial(format!("{:?} {}", to.action, to.remote_addr))
+                Self::denial(format!("{:?} {:?} {}", to.action, to.protocol, to.remote_addr))
             }
             _ => None,
         }
