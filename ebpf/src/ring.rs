@@ -115,7 +115,10 @@ impl Walk {
     /// Sends the next `bytes` (at most [`SEGMENT_BYTES`]) and moves on. Whether the ring had room for them.
     #[inline(always)]
     pub fn segment(&mut self, bytes: u64) -> bool {
-        let is_sent = if bytes <= DATA_CLASSES[0] as u64 {
+        let is_sent = if !self.is_admitted(bytes) {
+            no_room(bytes);
+            false
+        } else if bytes <= DATA_CLASSES[0] as u64 {
             self.send::<{ DATA_CLASSES[0] }>(bytes)
         } else if bytes <= DATA_CLASSES[1] as u64 {
             self.send::<{ DATA_CLASSES[1] }>(bytes)
@@ -133,20 +136,30 @@ impl Walk {
         is_sent
     }
 
+    /// Whether the record that carries `bytes` fits into the user's share of the ring.
+    #[inline(always)]
+    fn is_admitted(&self, bytes: u64) -> bool {
+        let mut class = DATA_CLASSES[4];
+        for larger in [DATA_CLASSES[3], DATA_CLASSES[2], DATA_CLASSES[1], DATA_CLASSES[0]] {
+            if bytes <= larger as u64 {
+                class = larger;
+            }
+        }
+        share::admits(self.uid, (size_of::<RecordHeader>() + class) as u64 + RING_HEADER, bytes) != 0
+    }
+
     #[inline(always)]
     fn send<const N: usize>(&self, bytes: u64) -> bool {
-        if share::admits(self.uid, size_of::<DataRecord<N>>() as u64 + RING_HEADER, bytes) == 0 {
-            no_room(bytes);
-            return false;
-        }
         let Some(mut entry) = RING.reserve::<DataRecord<N>>(0) else {
             no_room(bytes);
             return false;
         };
         let record = entry.as_mut_ptr();
-        // SAFETY: `record` is the reserved memory.
-        let there = read_bytes(unsafe { &raw mut (*record).bytes }, bytes, self.address);
-        let mut header = self.header(self.kind);
+        // SAFETY: `record` is the reserved memory. The header is made there, and not on the stack: see `share::FRESH`.
+        let (header, there) = unsafe {
+            (&raw mut (*record).header).write(self.header(self.kind));
+            (&mut (*record).header, read_bytes(&raw mut (*record).bytes, bytes, self.address))
+        };
         if there {
             header.length = bytes as u32;
             header.value = self.refused;
@@ -156,8 +169,6 @@ impl Walk {
             header.cause = GAP_UNREADABLE;
             header.value = bytes as u32;
         }
-        // SAFETY: `record` is the reserved memory.
-        unsafe { (&raw mut (*record).header).write(header) };
         entry.submit(0);
         true
     }

@@ -26,6 +26,9 @@ const FACTOR: u64 = 2;
 #[map(name = "SHARES")]
 static SHARES: LruHashMap<u32, Share> = LruHashMap::with_max_entries(SHARES_MOST, 0);
 
+/// Of a user who has put nothing in yet. (Not on the stack, which has room for 512 bytes with all that called this.)
+static FRESH: Share = Share { mark: 0, before: 0, since: 0, refused_records: 0, refused_bytes: 0 };
+
 /// Takes `size` bytes of the ring, of which `bytes` are a stream's, for a user. Returns 0 where that is more than his share,
 /// which is counted. Several processors may count a little less than there is.
 ///
@@ -36,8 +39,7 @@ pub extern "C" fn admits(uid: u32, size: u64, bytes: u64) -> i32 {
     let share = match SHARES.get_ptr_mut(uid) {
         Some(share) => share,
         None => {
-            let fresh = Share { mark: 0, before: 0, since: 0, refused_records: 0, refused_bytes: 0 };
-            let _ = SHARES.insert(uid, &fresh, BPF_ANY as u64);
+            let _ = SHARES.insert(uid, &FRESH, BPF_ANY as u64);
             match SHARES.get_ptr_mut(uid) {
                 Some(share) => share,
                 // Nobody is refused for want of memory to count him.

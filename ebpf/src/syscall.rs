@@ -155,26 +155,59 @@ pub fn returned(regs: Ptr, result: u64) {
         }
     }
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    if result > 0 && tables::watches(tgid) {
-        moved(result, tgid);
+    if result > 0 && tables::watches(tgid) && moved(result, tgid) == MESSAGES {
+        messages(result as u32, tgid);
     }
 }
 
 /// The call that returns moved bytes of a process that is watched.
 ///
 /// The verifier goes through it once, by itself, as through [`exec::replaced`]: the stack has no room for both.
+///
+/// Returns [`MESSAGES`] where it moved several messages, which [`messages`] takes.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn moved(bytes: u64, tgid: u32) -> i32 {
     let task = kernel::current();
+    match current_call(task, bytes, tgid) {
+        Some((op, call)) if op != op::NONE && op != op::DUP => dispatch(task, op, &call),
+        _ => 0,
+    }
+}
+
+/// What [`moved`] returns for `sendmmsg(2)` and `recvmmsg(2)`.
+const MESSAGES: i32 = 1;
+
+/// The call that returns moved `count` messages: a `struct mmsghdr` vector, into which the kernel wrote each one's length.
+///
+/// A call of its own, since what [`moved`] has on the stack is no longer needed.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn messages(count: u32, tgid: u32) -> i32 {
+    let task = kernel::current();
+    let Some((op, Call { args, compat, .. })) = current_call(task, 0, tgid) else { return 0 };
+    let Some((channel, _)) = channel_of(task, args[0]) else { return 0 };
+    let mut state = Messages { channel, next: args[1], tgid, writes: (op == op::SENDMMSG) as u32, compat };
+    // UIO_MAXIOV: the kernel takes no more.
+    let count = if count > 1024 { 1024 } else { count };
+    // SAFETY: the callback's signature is the one bpf_loop wants, and `state` outlives the call.
+    unsafe {
+        bpf_loop(count, message as *mut c_void, (&raw mut state).cast(), 0);
+    }
+    0
+}
+
+/// The system call that returns, and what it does.
+#[inline(always)]
+fn current_call(task: Ptr, bytes: u64, tgid: u32) -> Option<(u16, Call)> {
     // SAFETY: a helper that takes a task.
     let regs = unsafe { bpf_task_pt_regs(task as *mut _) } as Ptr;
     if regs.is_null() {
-        return 0;
+        return None;
     }
     let number: u64 = load(regs, regs::ORIG_AX);
     if number >= NUMBERS as u64 {
-        return 0;
+        return None;
     }
     // SAFETY: in bounds; volatile, so that the table stays a table.
     let ops = unsafe { core::ptr::read_volatile(OPS.as_ptr().add(number as usize)) };
@@ -184,10 +217,7 @@ pub extern "C" fn moved(bytes: u64, tgid: u32) -> i32 {
     if op == op::SOCKETCALL {
         op = socketcall(&mut call);
     }
-    if op != op::NONE && op != op::DUP {
-        dispatch(task, op, &call);
-    }
-    0
+    Some((op, call))
 }
 
 /// The greatest descriptor of interest.
@@ -294,12 +324,12 @@ fn channel_of(task: Ptr, fd: u64) -> Option<(*const Channel, Ptr)> {
 }
 
 #[inline(always)]
-fn dispatch(task: Ptr, op: u16, call: &Call) {
+fn dispatch(task: Ptr, op: u16, call: &Call) -> i32 {
     if matches!(op, op::SPLICE | op::TEE | op::VMSPLICE | op::SENDFILE) {
         unseen(task, op, call);
-        return;
+        return 0;
     }
-    let Some((channel, _)) = channel_of(task, call.args[0]) else { return };
+    let Some((channel, _)) = channel_of(task, call.args[0]) else { return 0 };
     let Call { args, mut bytes, tgid, compat } = *call;
     let writes = matches!(op, op::WRITE | op::WRITEV | op::SENDMSG | op::SENDMMSG | op::SENDTO);
     let flags = match op {
@@ -311,12 +341,12 @@ fn dispatch(task: Ptr, op: u16, call: &Call) {
     // What is only peeked at is not taken.
     if flags & (MSG_OOB | MSG_PEEK) != 0 {
         if !writes {
-            return;
+            return 0;
         }
         if flags & MSG_OOB != 0 {
             bytes -= 1;
             if bytes == 0 {
-                return;
+                return 0;
             }
         }
     }
@@ -327,7 +357,7 @@ fn dispatch(task: Ptr, op: u16, call: &Call) {
         if flags & MSG_ERRQUEUE == 0 {
             passed(channel, false, bytes, tgid, Payload::lost(mcpwarden_abi::GAP_UNREADABLE));
         }
-        return;
+        return 0;
     }
     let payload = match op {
         op::READ | op::WRITE | op::RECVFROM | op::SENDTO => Payload::at(Source::buffer(args[1])),
@@ -336,12 +366,10 @@ fn dispatch(task: Ptr, op: u16, call: &Call) {
             Some(source) => Payload::at(source),
             None => Payload::lost(mcpwarden_abi::GAP_UNREADABLE),
         },
-        _ => {
-            messages(channel, writes, args[1], bytes, tgid, compat);
-            return;
-        }
+        _ => return MESSAGES,
     };
     passed(channel, writes, bytes, tgid, payload);
+    0
 }
 
 /// State of the loop over the messages of one sendmmsg or recvmmsg.
@@ -352,18 +380,6 @@ struct Messages {
     /// 1 or 0; no bool, so that the mask below survives and the verifier sees the bound.
     writes: u32,
     compat: bool,
-}
-
-/// `count` messages of a `struct mmsghdr` vector; the kernel wrote each one's length into it.
-#[inline(always)]
-fn messages(channel: *const Channel, writes: bool, vector: User, count: u64, tgid: u32, compat: bool) {
-    let mut state = Messages { channel, next: vector, tgid, writes: writes as u32, compat };
-    // UIO_MAXIOV: the kernel takes no more.
-    let count = if count > 1024 { 1024 } else { count as u32 };
-    // SAFETY: the callback's signature is the one bpf_loop wants, and `state` outlives the call.
-    unsafe {
-        bpf_loop(count, message as *mut c_void, (&raw mut state).cast(), 0);
-    }
 }
 
 unsafe extern "C" fn message(_index: u64, context: *mut c_void) -> i64 {

@@ -177,19 +177,9 @@ impl Engine {
                     if let (Some(http), Some(known)) = (http, self.connections.get_mut(connection)) {
                         known.set_http(http);
                     }
-                    let length = bytes.len() as u64;
                     let reading = Reading { http, ..Reading::default() };
-                    let seen = Seen {
-                        connection,
-                        direction,
-                        time,
-                        bytes: length,
-                        now,
-                        stop: None,
-                        turn,
-                        id: None,
-                        reading,
-                    };
+                    let seen = Seen::new(connection, direction, bytes.len() as u64, time, now);
+                    let seen = Seen { turn, reading, ..seen };
                     self.frame(seen, bytes, out);
                     self.book(connection, now, out);
                 }
@@ -204,18 +194,7 @@ impl Engine {
                 if self.admit(connection, time, out) {
                     let (direction, length) = (Direction::ClientToServer, bytes.len() as u64);
                     let stop = Some(Stop::of(bytes, is_refused));
-                    let (turn, reading) = (None, Reading::default());
-                    let seen = Seen {
-                        connection,
-                        direction,
-                        time,
-                        bytes: length,
-                        now,
-                        stop,
-                        turn,
-                        id: None,
-                        reading,
-                    };
+                    let seen = Seen { stop, ..Seen::new(connection, direction, length, time, now) };
                     self.frame(seen, bytes, out);
                     self.book(connection, now, out);
                 }

@@ -24,8 +24,9 @@ use crate::transcript::{Dir, message_of};
 
 /// How long loading and attaching may take.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long ending may take after SIGTERM: a promise of the agent.
-const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long ending may take after SIGTERM, beside other agents. That it takes 2 s at most where nothing runs beside it is a test of its own
+/// (`requirements::signals_end_the_agent_cleanly_and_soon`).
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an event may take to come.
 pub const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// With no event for so long, all that was going to come has come: requests to a relay are held for 250 ms.
@@ -371,7 +372,7 @@ impl Agent {
     /// Ends the agent by SIGTERM and gives its last event.
     ///
     /// # Errors
-    /// It did not end within its 2 seconds, ended badly, printed something that is no event, or left a program in the
+    /// It did not end in time, ended badly, printed something that is no event, or left a program in the
     /// kernel.
     pub fn stop(mut self) -> Result<Value> {
         let held = programs::held_by(self.pid());

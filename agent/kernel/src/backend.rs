@@ -26,9 +26,10 @@ use super::{
 
 /// Wrapped so that the object's ELF header is aligned as its reader wants it.
 #[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
+pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/mcpwarden.bpf.o")));
+pub(crate) static OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/mcpwarden.bpf.o")));
 
 /// What captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

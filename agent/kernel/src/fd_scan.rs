@@ -10,7 +10,7 @@ use std::{
 use mcpwarden_abi::record::read;
 use mcpwarden_abi::{CARRIER_PACKETS, CARRIER_PTY, ChannelKey, Holder, PENDING_UNKNOWN};
 
-use crate::boot_ns;
+use mcpwarden_system::boot::boot_ns;
 
 /// Threads of one process that are looked at, to find whether one is in the middle of a call.
 const TASKS_OF_ONE: usize = 4096;

@@ -19,6 +19,8 @@ pub mod requirements;
 mod resume;
 mod ring;
 mod sockets;
+#[cfg(test)]
+mod stack;
 mod stats;
 mod table;
 
@@ -35,7 +37,7 @@ use aya::{
     programs::{Iter, Program},
 };
 use mcpwarden_abi as abi;
-use nix::time::{ClockId, clock_gettime};
+use mcpwarden_system::boot::boot_ns;
 
 pub use self::log::Messages;
 use self::{
@@ -100,13 +102,6 @@ pub enum KernelError {
     /// The object does not hold what this agent was built with.
     #[error("the kernel half lacks {0}: this build of mcpwarden is broken")]
     Missing(String),
-}
-
-/// Nanoseconds since boot, suspension included: the clock that the kernel half stamps records with.
-pub fn boot_ns() -> u64 {
-    // It is there on every kernel that this runs on.
-    let now = clock_gettime(ClockId::CLOCK_BOOTTIME);
-    now.map_or(0, |now| now.tv_sec().unsigned_abs() * 1_000_000_000 + now.tv_nsec().unsigned_abs())
 }
 
 /// How the kernel half is to run.

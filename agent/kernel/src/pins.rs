@@ -33,7 +33,7 @@ use super::{
     brief::brief,
     hooks::{Hook, Links},
 };
-use crate::boot_ns;
+use mcpwarden_system::boot::boot_ns;
 
 /// Where systemd mounts it.
 const BPF_FS: &str = "/sys/fs/bpf";

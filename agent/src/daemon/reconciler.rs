@@ -3,10 +3,8 @@
 use std::collections::HashSet;
 
 use mcpwarden_abi::{ChannelKey, Connection, Stream};
-use mcpwarden_kernel::{
-    boot_ns,
-    fd_scan::{FdScan, Side},
-};
+use mcpwarden_kernel::fd_scan::{FdScan, Side};
+use mcpwarden_system::boot::boot_ns;
 
 /// Connections over stdio by number, as the kernel half knows them.
 pub type Connections = Vec<(u64, Connection)>;

@@ -21,7 +21,8 @@ use mcpwarden_abi::{
     RecordHeader,
     record::{bytes_of, read},
 };
-use mcpwarden_kernel::{Ring, boot_ns, fill::Fill};
+use mcpwarden_kernel::{Ring, fill::Fill};
+use mcpwarden_system::boot::boot_ns;
 use tokio::sync::Notify;
 
 pub use queue::Refused;
@@ -51,19 +52,24 @@ impl Inner {
     /// Moves up to `most` records from the ring into the queue, of those that are there now. How many.
     fn pump(&mut self, most: usize) -> usize {
         let Self { ring, fill, queue, most_used } = self;
-        let mut left = fill.used();
-        *most_used = left.max(*most_used);
-        let mut moved = 0;
-        while left > 0
-            && moved < most
-            && let Some(record) = ring.pop()
-        {
-            left = left.saturating_sub(RING_HEADER + record.len() as u64);
-            queue.push(&record);
-            moved += 1;
-        }
-        moved
+        let used = fill.used();
+        *most_used = used.max(*most_used);
+        drain(ring, used, most, |record| queue.push(record))
     }
+}
+
+/// Takes up to `most` records out of the ring, of those that are in its first `used` bytes. How many.
+fn drain(ring: &mut Ring, used: u64, most: usize, mut take: impl FnMut(&[u8])) -> usize {
+    let (mut left, mut taken) = (used, 0);
+    while left > 0
+        && taken < most
+        && let Some(record) = ring.pop()
+    {
+        left = left.saturating_sub(RING_HEADER + record.len() as u64);
+        take(&record);
+        taken += 1;
+    }
+    taken
 }
 
 impl Shared {
@@ -210,14 +216,9 @@ impl RingReader {
 
     /// Takes out what is in the ring now. To be called before [`Self::start`].
     pub fn take_waiting(&mut self) -> Vec<Record> {
-        let mut inner = self.shared.lock();
-        let (mut left, mut records) = (inner.fill.used(), Vec::new());
-        while left > 0
-            && let Some(record) = inner.ring.pop()
-        {
-            left = left.saturating_sub(RING_HEADER + record.len() as u64);
-            records.push(Box::from(&*record));
-        }
+        let (mut inner, mut records) = (self.shared.lock(), Vec::new());
+        let used = inner.fill.used();
+        drain(&mut inner.ring, used, usize::MAX, |record| records.push(Box::from(record)));
         records
     }
 

@@ -9,11 +9,11 @@ use std::{
 };
 
 use mcpwarden_capture::BootTime;
-use mcpwarden_kernel::boot_ns;
 use mcpwarden_policy::{
     Timestamp,
     event::{ClockStep, Event},
 };
+use mcpwarden_system::boot::boot_ns;
 
 /// The smallest change of the distance between the clocks that is reported. Nanoseconds. Slewing moves both clocks alike.
 const STEP_NS: i64 = 2_000_000_000;

@@ -259,18 +259,34 @@ fn named(line: &[u8]) -> Option<String> {
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::process::{Child, Command, Stdio};
+    use std::thread;
+    use std::time::Duration;
 
     use mcpwarden_policy::{ServerId, discovery::is_served_by};
 
     use super::*;
     use crate::host::process;
 
+    /// `read(2)` of x86-64.
+    const SYS_READ: u32 = 0;
+
     /// A process that waits until its input ends.
     struct Waiting(Child);
 
     impl Waiting {
+        /// Starts it, and waits until it reads. Its parent goes on before the kernel has set where its arguments and environment lie
+        /// (`begin_new_exec` closes descriptors before `create_elf_tables`).
         fn start(command: &mut Command) -> Self {
-            Self(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+            let process = Self(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+            let call = format!("/proc/{}/syscall", process.0.id());
+            let read = format!("{SYS_READ} 0x0 ");
+            for _ in 0..1_000 {
+                if fs::read_to_string(&call).unwrap().starts_with(&read) {
+                    return process;
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+            panic!("{command:?} does not read its input");
         }
     }
 

@@ -129,9 +129,12 @@ fn tick_ns() -> u64 {
 
 /// When a process started, in nanoseconds since boot, as exactly as the kernel tells it to everybody.
 fn started(pid: u32) -> Option<u64> {
+    /// `linux/sched.h`
+    const PF_EXITING: u32 = 4;
     let stat = procfs::process::Process::new(pid as i32).ok()?.stat().ok()?;
-    // A zombie is no client any more.
-    (stat.state != 'Z').then(|| stat.starttime * tick_ns())
+    // A zombie is no client any more. One that ends has no memory some time before it is a zombie, longer on a busy host.
+    let has_ended = matches!(stat.state, 'Z' | 'X') || stat.flags & PF_EXITING != 0;
+    (!has_ended).then(|| stat.starttime * tick_ns())
 }
 
 /// Which process has a number, while it lives: when it started, and the path of what it runs.
@@ -144,14 +147,6 @@ pub fn lives(pid: u32, start_ns: u64) -> bool {
     started(pid) == Some(start_ns)
 }
 
-/// Whether a process goes on: one that ends has no memory any more some time before it is a zombie, longer on a busy host.
-fn runs(pid: u32) -> bool {
-    /// `linux/sched.h`
-    const PF_EXITING: u32 = 4;
-    let stat = procfs::process::Process::new(pid.cast_signed()).and_then(|process| process.stat());
-    stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X') && stat.flags & PF_EXITING == 0)
-}
-
 /// The client of a process: its parent, or who is above a parent that `is_fork` and has ended. A client that forks
 /// twice does so to be nobody's parent.
 ///
@@ -159,7 +154,7 @@ fn runs(pid: u32) -> bool {
 fn client(ancestors: &[u32], parent: Parent, is_fork: bool) -> Option<Process> {
     let (pid, above) = ancestors.split_first()?;
     let mut client = match above.split_first() {
-        Some((client, above)) if is_fork && !runs(*pid) => Process {
+        Some((client, above)) if is_fork && started(*pid).is_none() => Process {
             pid: *client,
             start_ns: started(*client).unwrap_or(0),
             ancestors: above.to_vec(),

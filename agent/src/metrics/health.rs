@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use mcpwarden_kernel::boot_ns;
+use mcpwarden_system::boot::boot_ns;
 
 /// The ring is drained once a second where nothing comes; for so long it may be late.
 const LATE: Duration = Duration::from_secs(5);

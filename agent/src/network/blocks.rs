@@ -3,13 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use mcpwarden_kernel::{addresses::Addresses, boot_ns};
+use mcpwarden_kernel::addresses::Addresses;
 use mcpwarden_policy::{
     Timestamp,
     event::ServerType,
     guards::{CallBlock, Callee},
     network::{Address, Block, Host, Prefix, Target, names_of},
 };
+use mcpwarden_system::boot::boot_ns;
 
 use super::{Network, NetworkError};
 use crate::host::clock::Clock;

@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use mcpwarden_kernel::{addresses::Addresses, boot_ns};
+use mcpwarden_kernel::addresses::Addresses;
 use mcpwarden_policy::{
     Found, ServerId, Timestamp,
     event::ServerDenied,
     network::{Endpoint, FoundDenial, Host, NetworkRules},
 };
+use mcpwarden_system::boot::boot_ns;
 
 use super::{Network, NetworkError};
 use crate::host::clock::Clock;

@@ -4,9 +4,9 @@
 //! event: that event, and those before it, are at least as old as the trail grew since. A step of the wall clock changes none of
 //! this. Time in which the host was off, or no agent ran on an earlier boot, is not counted: events live longer, never shorter.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
+use mcpwarden_system::boot::{boot_id, boot_ns};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::integer;
@@ -27,9 +27,7 @@ pub struct Boot {
 impl Boot {
     /// Reads it.
     pub fn now() -> Self {
-        let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let ns = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default().as_nanos();
-        Self { id: id.trim().to_owned(), ns: u64::try_from(ns).unwrap_or(u64::MAX) }
+        Self { id: boot_id().unwrap_or_default(), ns: boot_ns() }
     }
 }
 

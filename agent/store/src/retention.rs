@@ -1,7 +1,5 @@
 //! Old events go: those that are too old, and the oldest of the user with the most of them once the database is too large.
 
-use std::time::Duration;
-
 use mcpwarden_policy::{Timestamp, config::Retention};
 use rusqlite::{Connection, params};
 
@@ -178,6 +176,3 @@ pub fn used_bytes(db: &Connection) -> rusqlite::Result<u64> {
 fn pragma(db: &Connection, name: &str) -> rusqlite::Result<u64> {
     db.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
 }
-
-/// How often the same user is reported to lose events.
-pub const REPORTED_EVERY: Duration = Duration::from_secs(3_600);

@@ -1,9 +1,14 @@
 //! Users that lost events for having the most: what is reported of it, now and then.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
-use super::{retention::REPORTED_EVERY, shares::Share};
+use super::shares::Share;
 
+/// How often the same user is reported to lose events.
+const REPORTED_EVERY: Duration = Duration::from_secs(3_600);
 /// Most users that are remembered at once.
 const MAX_OWNERS: usize = 1_024;
 
@@ -45,8 +50,6 @@ impl Trims {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// Seconds, the user that loses an event, and who is reported then with how many.

@@ -9,12 +9,12 @@ use std::{
 };
 
 use mcpwarden_policy::event::{CutReason, EventBody, StoreTrimmed};
+use mcpwarden_system::boot::boot_ns;
 use rusqlite::{Connection, ErrorCode, params, types::ToSqlOutput};
 
 use super::{
     Batch, Entry, Settings, Status, StoreUpdate,
     access::{Holder, log_bytes},
-    ages::Boot,
     chain::Head,
     columns,
     database::DatabaseError,
@@ -290,7 +290,7 @@ impl Writer {
     fn retain(&mut self) -> rusqlite::Result<bool> {
         let State::Well(Open { db, age, .. }) = &mut self.state else { return Ok(false) };
         let Settings { retention: limits, signer, .. } = &self.settings;
-        let boot_ns = Boot::now().ns;
+        let boot_ns = boot_ns();
         age.mark(db, self.head.map_or(0, |head| head.seq), limits.age.0, boot_ns)?;
         let removed = retention::step(db, limits, signer, Now { wall: wall_now(), age_ns: age.at(boot_ns) })?;
         let more = retention::vacuum(db)?;
@@ -340,7 +340,7 @@ impl Writer {
     fn write_age(&mut self) {
         let last = self.head.map_or(0, |head| head.seq);
         if let State::Well(Open { db, age, .. }) = &mut self.state
-            && let Err(error) = age.write(db, last, Boot::now().ns)
+            && let Err(error) = age.write(db, last, boot_ns())
         {
             tracing::warn!("cannot write the age of the audit trail: {error}");
         }

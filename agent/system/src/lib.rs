@@ -6,7 +6,9 @@
 //! | `owner` | whether root and the agent alone decide what stands in a file |
 //! | `secret_file` | secrets that an administrator puts into a file |
 //! | `files` | files beside each other |
+//! | `boot` | the clock since boot, and which boot that is |
 
+pub mod boot;
 pub mod files;
 pub mod instance;
 pub mod owner;

@@ -158,17 +158,7 @@ impl Exchange {
         let direction = Direction::ClientToServer;
         let Some(connection) = cx.connections.get_mut(id) else { return };
         let Some(early) = connection.requests(direction).take_early(key) else { return };
-        let seen = Seen {
-            connection: id,
-            direction,
-            time: early.time,
-            bytes: early.bytes,
-            now,
-            stop: None,
-            turn: None,
-            id: None,
-            reading: Reading::default(),
-        };
+        let seen = Seen::new(id, direction, early.bytes, early.time, now);
         self.answer_early(ev, cx, seen, key, early);
         // Of another connection than the one that is dealt with, perhaps.
         self.touched.push(id);
@@ -326,17 +316,7 @@ impl Exchange {
             cx.reporter.counters.unmatched_responses += 1;
             let mut scratch = String::new();
             if let Ok(parsed) = protocol::parse(first.raw.as_bytes(), &mut scratch) {
-                let seen = Seen {
-                    connection: id,
-                    direction,
-                    time: first.time,
-                    bytes: first.bytes,
-                    now,
-                    stop: None,
-                    turn: None,
-                    id: None,
-                    reading: Reading::default(),
-                };
+                let seen = Seen::new(id, direction, first.bytes, first.time, now);
                 for message in &parsed.messages {
                     cx.report_message(id, seen, message);
                 }

@@ -126,13 +126,7 @@ impl Folding {
         user: impl Fn(ConnectionId) -> User,
     ) -> u64 {
         let is_due = self.next().is_some_and(|end| end <= now);
-        let concerns = |output: &Output| match output {
-            Output::Event(event) => {
-                matches!(event.body, EventBody::ServerExited(_)) || is_folded(&event.body)
-            }
-            _ => false,
-        };
-        if !is_due && !out.iter().skip(from).any(concerns) {
+        if !is_due && !out.iter().skip(from).any(|output| matches!(output, Output::Event(_))) {
             return 0;
         }
         let added = out.split_off(from.min(out.len()));
@@ -285,9 +279,6 @@ impl Kind {
 
     /// `None`: it is never folded.
     fn of(body: &EventBody) -> Option<Self> {
-        if !is_folded(body) {
-            return None;
-        }
         match body {
             EventBody::Detected(found) => {
                 let (tool, rule) = (found.tool_name.as_deref().unwrap_or_default(), &found.detection.pattern);
@@ -312,7 +303,7 @@ impl Kind {
                 alike: Some(format!("{:?}", gap.cause)),
                 at_once: DENIALS,
             }),
-            EventBody::ToolCalled(call) => Self::denial(format!(
+            EventBody::ToolCalled(call) if call.decided.action == Action::Block => Self::denial(format!(
                 "{} {}",
                 call.decided.code.as_deref().unwrap_or_default(),
                 call.tool_name
@@ -334,28 +325,5 @@ impl Kind {
             }
             _ => None,
         }
-    }
-}
-
-/// Whether events with such a body are folded.
-fn is_folded(body: &EventBody) -> bool {
-    match body {
-        EventBody::ToolCalled(call) => call.decided.action == Action::Block,
-        EventBody::Detected(_)
-        | EventBody::ToolSeen(_)
-        | EventBody::ToolChanged(_)
-        | EventBody::ToolRemoved(_)
-        | EventBody::DefinitionChanged(_)
-        | EventBody::ListChanged(_)
-        | EventBody::RequestWarned(_)
-        | EventBody::RequestTimedOut(_)
-        | EventBody::ConcurrencyExceeded(_)
-        | EventBody::CaptureGap(_)
-        | EventBody::CrossServerBlocked(_)
-        | EventBody::RequestBlocked(_)
-        | EventBody::GateDecided(_)
-        | EventBody::NetworkConnection(_)
-        | EventBody::ServerEgress(_) => true,
-        _ => false,
     }
 }

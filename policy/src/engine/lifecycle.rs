@@ -119,19 +119,9 @@ impl Engine {
         for item in waiting {
             match item {
                 Waiting::Frame { direction, time, bytes, stop, turn, http } => {
-                    let (length, turn) = (bytes.len() as u64, turn.as_deref());
                     let reading = Reading { http: http.as_deref(), ..Reading::default() };
-                    let seen = Seen {
-                        connection: id,
-                        direction,
-                        time,
-                        bytes: length,
-                        now,
-                        stop,
-                        turn,
-                        id: None,
-                        reading,
-                    };
+                    let seen = Seen::new(id, direction, bytes.len() as u64, time, now);
+                    let seen = Seen { stop, turn: turn.as_deref(), reading, ..seen };
                     self.frame(seen, &bytes, out);
                 }
                 Waiting::Decided { time, decided } => self.parts(out).cx.report(id, time, *decided),

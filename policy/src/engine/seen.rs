@@ -26,6 +26,20 @@ pub(super) struct Seen<'a> {
     pub(super) reading: Reading<'a>,
 }
 
+impl Seen<'_> {
+    /// A frame of so many bytes, of which nothing else is known.
+    pub(super) fn new(
+        connection: ConnectionId,
+        direction: Direction,
+        bytes: u64,
+        time: Timestamp,
+        now: Timestamp,
+    ) -> Self {
+        let (stop, turn, id, reading) = (None, None, None, Reading::default());
+        Self { connection, direction, time, bytes, now, stop, turn, id, reading }
+    }
+}
+
 /// How a message is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading<'a> {

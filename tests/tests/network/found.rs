@@ -14,6 +14,8 @@ use mcpwarden_tests::peer::{echo, initialize, wait_until};
 use mcpwarden_tests::web::Server;
 use serde_json::{Value, json};
 
+/// What these servers answer at, and those of other tests, which run beside these, do not.
+const PATH: &str = "/found";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn server(ip: IpAddr) -> Result<Server> {
@@ -22,7 +24,7 @@ fn server(ip: IpAddr) -> Result<Server> {
 
 /// Posts one message with a client of its own.
 fn post(to: SocketAddr, message: &Value) -> Result<()> {
-    let url = format!("http://{to}/mcp");
+    let url = format!("http://{to}{PATH}");
     let head = ["-sS", "--max-time", "10", "-H", "Accept: application/json, text/event-stream"];
     let mut command = Command::new("curl");
     command.args(head).args(["-H", "Content-Type: application/json"]);
@@ -63,8 +65,8 @@ fn undeclared_server_is_denied_at_its_address() -> Result<()> {
     let (page, error) =
         (other(words)?, other(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}"#)?);
     let (_directory, config) = configured(&format!(
-        "servers: [{{ id: known, type: http, url: \"http://{}/mcp\" }}]\n\
-         policy: {{ server_policy: allowlist, allowed_servers: [known] }}\nenforcement: {{ network: deny }}\n",
+        "servers: [{{ id: known, type: http, url: \"http://{}{PATH}\" }}]\n\
+         policy: {{ server_policy: allowlist, allowed_servers: [known, \"*/mcp\", \"*/sse\"] }}\nenforcement: {{ network: deny }}\n",
         known.address()
     ))?;
     let agent = Agent::start(&["--config", &config])?;
@@ -78,8 +80,8 @@ fn undeclared_server_is_denied_at_its_address() -> Result<()> {
     for server in [&unknown, &six] {
         let at = server.address();
         let event = denied(&agent, at)?;
-        let reason = format!("server '{at}/mcp' is not in allowed_servers");
-        ensure!(event["server_id"] == format!("{at}/mcp") && event["server_type"] == "http", "{event}");
+        let reason = format!("server '{at}{PATH}' is not in allowed_servers");
+        ensure!(event["server_id"] == format!("{at}{PATH}") && event["server_type"] == "http", "{event}");
         ensure!(event["enforced"] == true && event["reason"] == reason, "{event}");
         ensure!(event["until"].is_string() && event["obstacle"].is_null(), "{event}");
         ensure!(dial(at) == Outcome::Denied, "{at}");
@@ -109,7 +111,7 @@ fn address_shared_with_allowed_server_is_not_denied() -> Result<()> {
     let (_directory, config) = configured(&format!(
         "servers: [{{ id: known, type: http, url: \"http://{}/one\" }}, \
          {{ id: second, type: http, url: \"http://{}/two\" }}]\n\
-         policy: {{ denied_servers: [\"127.0.0.1:*\"] }}\nenforcement: {{ network: deny }}\n",
+         policy: {{ denied_servers: [\"127.0.0.1:*{PATH}\"] }}\nenforcement: {{ network: deny }}\n",
         shared.address(),
         shared.address()
     ))?;
@@ -146,7 +148,7 @@ fn reloaded_rules_apply_to_servers_found_earlier() -> Result<()> {
     let event = denied(&agent, at)?;
     ensure!(dial(at) == Outcome::Denied, "it is denied");
     let told = json!([event["enforced"], event["reason"]]);
-    let reason = format!("server '{at}/mcp' is not declared, and fail_closed is on");
+    let reason = format!("server '{at}{PATH}' is not declared, and fail_closed is on");
     ensure!(told == json!([true, reason]), "{event}");
     ensure!(dial(at) == Outcome::Denied, "it is denied");
     reload(allowing)?;
@@ -154,7 +156,7 @@ fn reloaded_rules_apply_to_servers_found_earlier() -> Result<()> {
     // Who declares it, as the documentation says, has it reachable.
     reload(&format!("policy: {{ fail_closed: true }}\n{allowing}"))?;
     wait_until("that it is denied", || dial(at) == Outcome::Denied)?;
-    let declared = format!("servers: [{{ id: own, type: http, url: \"http://{at}/mcp\" }}]\n");
+    let declared = format!("servers: [{{ id: own, type: http, url: \"http://{at}{PATH}\" }}]\n");
     let list = "discovery: { list_declared: false }\n";
     reload(&format!("policy: {{ fail_closed: true }}\n{allowing}{declared}{list}"))?;
     ensure!(dial(at) == Outcome::Through, "it is declared");
@@ -171,9 +173,9 @@ fn reloaded_rules_apply_to_servers_found_earlier() -> Result<()> {
     ensure!(dial(at) == Outcome::Denied, "it still is");
     reload(allowing)?;
     // Only said, as every denial of an address.
-    reload("policy: { denied_servers: [\"*/mcp\"] }\n")?;
+    reload("policy: { denied_servers: [\"*/found\"] }\n")?;
     let event = agent.wait_for("another denial", |event| {
-        is(event, "mcp_server_denied") && event["reason"].as_str().is_some_and(|why| why.contains("*/mcp"))
+        is(event, "mcp_server_denied") && event["reason"].as_str().is_some_and(|why| why.contains("*/found"))
     })?;
     ensure!(event["enforced"] == false && event["obstacle"].is_null(), "{event}");
     ensure!(dial(at) == Outcome::Through, "observed");

@@ -15,8 +15,9 @@ use mcpwarden_tests::web::Server;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 
+/// At a path that the servers of other tests, which run beside these, do not answer at.
 const DENYING: &str =
-    "policy: { denied_servers: [\"*/mcp\", \"*/mcp@netns-*\"] }\nenforcement: { network: deny }\n";
+    "policy: { denied_servers: [\"*/within\", \"*/within@netns-*\"] }\nenforcement: { network: deny }\n";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Does something on a thread in a network namespace of its own.
@@ -33,7 +34,7 @@ fn within<T: Send>(body: impl FnOnce() -> Result<T> + Send) -> Result<T> {
 
 /// Posts one message with a client of its own.
 fn post(to: SocketAddr) -> Result<()> {
-    let url = format!("http://{to}/mcp");
+    let url = format!("http://{to}/within");
     let head = ["-sS", "--max-time", "10", "-H", "Accept: application/json, text/event-stream"];
     let mut command = Command::new("curl");
     command.args(head).args(["-H", "Content-Type: application/json"]);
@@ -120,7 +121,10 @@ fn server_of_the_host_is_denied_on_the_host_alone() -> Result<()> {
         let agent = Agent::start(&["--config", &config])?;
         post(at)?;
         let event = denied(&agent, at, false)?;
-        ensure!(event["enforced"] == true && event["server_id"] == format!("{at}/mcp"), "{netns}: {event}");
+        ensure!(
+            event["enforced"] == true && event["server_id"] == format!("{at}/within"),
+            "{netns}: {event}"
+        );
         ensure!(Way::Tcp.dial(at) == Outcome::Denied, "{netns}: on the host");
         let elsewhere = within(|| {
             let _listener = TcpListener::bind(at)?;
@@ -153,7 +157,7 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25",
     "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}}).encode()
 head = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-urllib.request.urlopen(urllib.request.Request(f"http://{sys.argv[2]}:{port}/mcp", body, head)).read()
+urllib.request.urlopen(urllib.request.Request(f"http://{sys.argv[2]}:{port}/within", body, head)).read()
 print("asked", flush=True)
 for line in sys.stdin:
     try:

@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use mcpwarden_kernel::{Met, requirements};
 use mcpwarden_policy::{EventBody, Timestamp, event::AgentStarted};
+use mcpwarden_system::boot::boot_id;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Agent, WATCHING};
@@ -137,9 +138,7 @@ impl Agent {
             version: env!("CARGO_PKG_VERSION").into(),
             kernel: requirements::release(),
             backend: self.kernel.backend().name().into(),
-            boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-                .ok()
-                .map(|id| id.trim().to_owned()),
+            boot_id: boot_id(),
             config: config.map(|path| path.display().to_string()),
             programs: self.kernel.attached().to_vec(),
             blind_spots: self.blind_spots(),

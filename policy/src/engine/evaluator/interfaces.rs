@@ -1,6 +1,5 @@
 //! User interfaces of MCP Apps, and lists that are said to be everybody's.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -8,8 +7,6 @@ use serde_json::value::RawValue;
 use super::listing::{Entry, keys};
 use super::ui::interface_of;
 use super::{Context, Evaluator, Scope, Seen};
-use crate::definition::json_digest;
-use crate::detect::{Inspection, Known};
 use crate::engine::conversation::Breach;
 use crate::event::Violation;
 use crate::protocol::{members, string};
@@ -33,19 +30,9 @@ impl Evaluator {
         let all: Vec<&RawValue> =
             all.and_then(|all| serde_json::from_str(all.get()).ok()).unwrap_or_default();
         let interfaces: Vec<(String, Box<RawValue>)> = all.into_iter().filter_map(interface_of).collect();
-        let entries: Vec<Entry<'_>> = interfaces
-            .iter()
-            .map(|(name, json)| Entry {
-                name: name.clone(),
-                json,
-                // Inspected with the answer.
-                known: Arc::new(Known {
-                    hash: json_digest(json.get()),
-                    former: None,
-                    found: Inspection::default(),
-                }),
-            })
-            .collect();
+        // Inspected with the answer.
+        let entries: Vec<Entry<'_>> =
+            interfaces.iter().map(|(name, json)| Entry::uninspected(name.clone(), json)).collect();
         if !entries.is_empty() {
             // Never whole: what is read is one of many.
             self.page(cx, scope, seen, (ItemKind::Interface, true, false), &entries);

@@ -32,7 +32,13 @@ pub(super) struct Entry<'a> {
     pub(super) known: Arc<Known>,
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    /// One whose definition is inspected elsewhere.
+    pub(super) fn uninspected(name: String, json: &'a RawValue) -> Self {
+        let (hash, former, found) = (json_digest(json.get()), None, Inspection::default());
+        Self { name, json, known: Arc::new(Known { hash, former, found }) }
+    }
+
     fn offer(&self) -> Offer<'_> {
         let Known { hash, former, found } = &*self.known;
         let (json, former) = (self.json.get(), former.as_deref());
@@ -159,19 +165,9 @@ impl Evaluator {
                 }
             }
         }
-        let entries: Vec<Entry<'_>> = texts
-            .into_iter()
-            .map(|json| Entry {
-                name: String::new(),
-                json,
-                // Inspected elsewhere, as a text.
-                known: Arc::new(Known {
-                    hash: json_digest(json.get()),
-                    former: None,
-                    found: Inspection::default(),
-                }),
-            })
-            .collect();
+        // Inspected as texts.
+        let entries: Vec<Entry<'_>> =
+            texts.into_iter().map(|json| Entry::uninspected(String::new(), json)).collect();
         self.page(cx, scope, seen, (ItemKind::Instructions, true, true), &entries);
     }
 

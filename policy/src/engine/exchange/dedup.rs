@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::relays::{Held, Hop};
-use super::{Connections, Context, Due, Evaluator, Exchange, Reading, Seen};
+use super::{Connections, Context, Due, Evaluator, Exchange, Seen};
 use crate::engine::asked::{Answered, Asked};
 use crate::engine::fingerprint::{self, Fingerprint};
 use crate::engine::ids::{HeldId, LinkId};
@@ -105,17 +105,8 @@ impl Exchange {
         let text = held.raw.as_str();
         let mut scratch = String::new();
         let Ok(parsed) = protocol::parse(text.as_bytes(), &mut scratch) else { return };
-        let seen = Seen {
-            connection: target,
-            direction: Direction::ClientToServer,
-            time: held.time,
-            bytes: held.bytes,
-            now: held.time,
-            stop: None,
-            turn: held.turn.as_deref(),
-            id: None,
-            reading: Reading::default(),
-        };
+        let seen = Seen::new(target, Direction::ClientToServer, held.bytes, held.time, held.time);
+        let seen = Seen { turn: held.turn.as_deref(), ..seen };
         for message in &parsed.messages {
             let attempt = ev.report_sent(cx, target, &over, seen, message);
             self.set_attempt(cx.connections, &held, attempt);
