@@ -57,7 +57,7 @@ pub use mcpwarden_terms::{self as terms, glob};
 pub use discovery::{Declared, NamePatterns};
 pub use engine::{
     ByHand, CommandError, Connect, Counters, Decide, Definitions, Engine, EngineConfig, EngineLimits, Exec,
-    ExitStatus, Found, Input, Inspect, OperatorCommand, Output, Payloads, Process, ProfileError, Reached,
+    ExitStatus, Found, Input, Inspect, OperatorCommand, Output, Payloads, Process, ProfileError, Reached, ServerAddress,
     Traffic, WaitingTool,
 };
 pub use event::{Event, EventBody};

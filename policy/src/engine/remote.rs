@@ -5,7 +5,7 @@ use super::config::EngineConfig;
 use super::connection::Connection;
 use super::connections::Connections;
 use super::context::Context;
-use super::io::{Found, Output, Reached};
+use super::io::{Found, Output, Reached, ServerAddress};
 use super::reporter::Reporter;
 use crate::discovery::Remote;
 use crate::event::{Event, Identity, NetworkUninspected, RequestRefused};
@@ -22,6 +22,7 @@ pub(super) fn reached(config: &EngineConfig, connections: &mut Connections, reac
     connection.since = connection.since.min(time);
     connection.declared = declared;
     connection.client = Some(reached.client.clone());
+    connection.adopted = reached.adopted;
     connection.conversation.reopen();
     connection.at = Some(At::of(reached, tls));
     // A server may be the client of another: what goes through both is one.
@@ -39,12 +40,13 @@ pub(super) fn has_answered(
     let Some(connection) = connections.get_mut(id) else { return };
     let identity = connection.identity();
     let Connection { at: Some(at), server: Some(server), session, .. } = connection else { return };
+    let ServerAddress::Internet(address) = at.address else { return };
     if identity == Identity::Derived && at.is_found(time) {
         reporter.out.push(Output::Found(Found {
             server: server.clone(),
             kind: at.kind,
             session: session.clone(),
-            address: at.address,
+            address,
             netns: at.netns,
         }));
     }
