@@ -14,6 +14,7 @@ use crate::{
     capture::{Payload, passed},
     exec,
     kernel::{self, FMODE_WRITE, Ptr, load, offset, probe},
+    ring,
     source::{Coming, Source, UNTOLD, User, mmsghdr, read},
     tables,
 };
@@ -368,8 +369,19 @@ fn dispatch(task: Ptr, op: u16, call: &Call) -> i32 {
         },
         _ => return MESSAGES,
     };
-    passed(channel, writes, bytes, tgid, payload);
+    let mut moved = Moved { payload, bytes, writes: writes as u32 };
+    ring::blur(&mut moved);
+    let Moved { payload, bytes, writes } = moved;
+    passed(channel, writes & 1 == 1, bytes, tgid, payload);
     0
+}
+
+/// What a call moved. The verifier follows what comes then once, and not once for each call that there is.
+struct Moved {
+    payload: Payload,
+    bytes: u64,
+    /// 1 or 0; see [`Messages::writes`].
+    writes: u32,
 }
 
 /// State of the loop over the messages of one sendmmsg or recvmmsg.
