@@ -9,7 +9,7 @@ use mcpwarden_abi::{ChannelKey, Holder, PENDING_UNKNOWN};
 use crate::{
     exec,
     kernel::{self, Ptr, load, offset},
-    socket, tables,
+    tables,
 };
 
 /// 1 while the agent wants unknown processes with two channels to be registered.
@@ -39,11 +39,8 @@ pub fn visit(ctx: *const u64) {
     }
     // Last: the verifier goes through what follows once for each way through this. Who is registered now shows as a holder
     // in the next fd scan.
-    if adopt {
-        if fd == 0 {
-            exec::adopt(task, tgid);
-        }
-        socket::adopt(file, task);
+    if adopt && fd == 0 {
+        exec::adopt(task, tgid);
     }
 }
 

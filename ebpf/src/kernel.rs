@@ -444,12 +444,6 @@ pub fn netns_of(sock: Ptr) -> u64 {
     if net.is_null() { 0 } else { probe(net, offset!(net_cookie)).unwrap_or(0) }
 }
 
-/// Whether a Unix socket (`struct sock`) is bound to a name.
-#[inline(always)]
-pub fn has_name(sock: Ptr) -> bool {
-    probe::<u64>(sock, offset!(unix_addr)).unwrap_or(0) != 0
-}
-
 /// Copies the name that a Unix socket (`struct sock`) is bound to. How long it is: 0 where there is none.
 #[inline(always)]
 pub fn name_of_unix(sock: Ptr, to: *mut [u8; UNIX_NAME_BYTES]) -> u32 {

@@ -54,7 +54,7 @@ static FRESH: Socket = Socket {
             enforced: 0,
             because: 0,
         },
-        listener: Listener { pid: 0, length: 0, name: [0; UNIX_NAME_BYTES], adopted: 0 },
+        listener: Listener { pid: 0, length: 0, name: [0; UNIX_NAME_BYTES], zero: 0 },
     },
 };
 
@@ -128,35 +128,23 @@ pub fn opens(
 /// The current process has connected a Unix stream socket, of which this is the file: to what shows with the first bytes.
 #[inline(always)]
 pub fn connected(file: Ptr) {
-    opens_unix(kernel::number(file), kernel::number(kernel::current()), 0);
+    opens_unix(kernel::number(file), kernel::number(kernel::current()));
 }
 
-/// A process that ran before the agent holds a file: where that is the client's end of a connection of Unix sockets, it is
-/// looked at from now on.
-#[inline(always)]
-pub fn adopt(file: Ptr, task: Ptr) {
-    opens_unix(kernel::number(file), kernel::number(task), 1);
-}
-
-/// A task has connected the Unix stream socket of which this is the file, or (`adopted`) had done so before.
+/// A task has connected the Unix stream socket of which this is the file.
 ///
 /// The verifier goes through it once, by itself: see [`crate::exec::report`].
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn opens_unix(file: u64, task: u64, adopted: u32) -> i32 {
+pub extern "C" fn opens_unix(file: u64, task: u64) -> i32 {
     let Some((sock, peer)) = kernel::unix_pair(file as Ptr) else { return 0 };
-    // Who is connected to a name, and has none, is the client.
-    if !connect::discovers() || adopted != 0 && (kernel::has_name(sock) || !kernel::has_name(peer)) {
+    if !connect::discovers() {
         return 0;
     }
     let Some(inode) = kernel::key_of_sock(sock) else {
         tables::count(Counter::SocketsUnread, 1);
         return 0;
     };
-    // Other descriptors of it were found before.
-    if adopted != 0 && tables::channel(&inode).is_some() {
-        return 0;
-    }
     let task = task as Ptr;
     let uid = kernel::uid_of(task).unwrap_or(0);
     let tgid: u32 = kernel::probe(task, offset!(task_tgid)).unwrap_or(0);
@@ -183,7 +171,6 @@ pub extern "C" fn opens_unix(file: u64, task: u64, adopted: u32) -> i32 {
         let listener = &raw mut (*socket).info.listener;
         (*listener).pid = kernel::listener_of(sock);
         (*listener).length = kernel::name_of_unix(peer, &raw mut (*listener).name);
-        (*listener).adopted = adopted;
     }
     if begin(key, &inode) {
         tables::advance(count, 1);

@@ -361,25 +361,6 @@ def inherited_unix():
     return inherited(listens(name(), plainly))
 
 
-def late(server):
-    """The client says who it is, and the rest when it is told to."""
-    listener, address = server
-    client = connect(address)
-    asking = Asking(client.fileno())
-    asking.initialize()
-    print(json.dumps({"client": os.getpid()}), flush=True)
-    sys.stdin.readline()
-    return listener, address, asking.rest(), client
-
-
-def late_named():
-    return late(listens(path(), plainly))
-
-
-def late_abstract():
-    return late(listens(name(), plainly))
-
-
 # Variants that are no servers: where it connects to, what comes from there first, and what the client says.
 
 

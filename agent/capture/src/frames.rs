@@ -44,7 +44,8 @@ impl Frames {
     /// Nothing read yet.
     pub fn new(connection: ConnectionId, direction: Direction, limits: Limits) -> Self {
         let is_socket = connection.0 & abi::SOCKET != 0;
-        let reader = if is_socket { Reader::Undecided(limits) } else { Reader::Lines(FrameCutter::new(limits)) };
+        let reader =
+            if is_socket { Reader::Undecided(limits) } else { Reader::Lines(FrameCutter::new(limits)) };
         Self { connection, direction, reader, any: false, neutralized: BTreeMap::new(), is_stopped: false }
     }
 

@@ -36,8 +36,6 @@ pub struct Connected {
     pub server: Option<Process>,
     /// Whether it is known to have begun with JSON.
     pub is_in_lines: bool,
-    /// Whether it was there before the agent.
-    pub adopted: bool,
     /// Its network namespace, of another than the agent's.
     pub netns: Option<u64>,
     /// The declared servers that are there.
@@ -53,8 +51,8 @@ impl Connected {
         path: String,
         kind: ServerType,
     ) -> Reached {
-        let Self { client, address, server, adopted, netns, declared, .. } = self;
-        Reached { connection, time, client, address, server, adopted, netns, host, path, kind, declared }
+        let Self { client, address, server, netns, declared, .. } = self;
+        Reached { connection, time, client, address, server, netns, host, path, kind, declared }
     }
 }
 

@@ -84,7 +84,7 @@ pub fn of_programs(programs: &[ProgramStats]) -> Vec<(String, u64)> {
 }
 
 /// Those of the rules on addresses.
-pub fn of_network(network: &NetworkCounters) -> [Named; 9] {
+pub fn of_network(network: &NetworkCounters) -> [Named; 10] {
     [
         ("network_names_unanswered", network.names_unanswered),
         ("network_name_addresses_refused", network.name_addresses_refused),

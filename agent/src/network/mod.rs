@@ -271,7 +271,6 @@ impl Network {
                 client,
                 address,
                 is_in_lines: header.flags & abi::FLAG_LINES != 0,
-                adopted: listener.adopted != 0,
                 netns,
                 declared: Vec::new(),
             });
@@ -302,7 +301,6 @@ impl Network {
             server: is_in_lines.then(|| self.listener(0, &address.into(), netns, header.pid)).flatten(),
             address: address.into(),
             is_in_lines,
-            adopted: false,
             netns,
             declared: declared.unwrap_or_default(),
         })

@@ -194,13 +194,13 @@ pub struct Listener {
     pub length: u32,
     /// The name that it is bound to: a path, or behind a 0 an abstract name.
     pub name: [u8; UNIX_NAME_BYTES],
-    /// 1 where the client had connected before the agent was there.
-    pub adopted: u32,
+    /// Always 0.
+    pub zero: u32,
 }
 
 impl Default for Listener {
     fn default() -> Self {
-        Self { pid: 0, length: 0, name: [0; UNIX_NAME_BYTES], adopted: 0 }
+        Self { pid: 0, length: 0, name: [0; UNIX_NAME_BYTES], zero: 0 }
     }
 }
 

@@ -83,9 +83,7 @@ impl At {
             ServerAddress::Internet(address) => address.ip().is_loopback(),
             ServerAddress::Unix(name) => name.starts_with('@'),
         };
-        self.netns
-            .filter(|_| is_of_namespace)
-            .map_or_else(String::new, |netns| format!("@netns-{netns}"))
+        self.netns.filter(|_| is_of_namespace).map_or_else(String::new, |netns| format!("@netns-{netns}"))
     }
 
     /// As a URL.

@@ -268,8 +268,6 @@ pub struct Reached {
     pub address: ServerAddress,
     /// The process that listens there, where that is known.
     pub server: Option<Process>,
-    /// Whether the client had connected before the agent was there.
-    pub adopted: bool,
     /// The network namespace that it is in (cookie), of another than the agent's.
     pub netns: Option<u64>,
     /// What the client calls it: `Host`.

@@ -22,7 +22,6 @@ pub(super) fn reached(config: &EngineConfig, connections: &mut Connections, reac
     connection.since = connection.since.min(time);
     connection.declared = declared;
     connection.client = Some(reached.client.clone());
-    connection.adopted = reached.adopted;
     connection.conversation.reopen();
     connection.at = Some(At::of(reached, tls));
     // A server may be the client of another: what goes through both is one.

@@ -1,7 +1,7 @@
 use mcpwarden_abi::{self as abi, RecordHeader, UNIX, record::bytes_of};
 
 use super::*;
-use crate::{Capture, CaptureLimits, time::BootTime, tests::Nothing};
+use crate::{Capture, CaptureLimits, tests::Nothing, time::BootTime};
 
 /// What happens to a connection.
 #[derive(Clone, Copy)]
@@ -50,7 +50,6 @@ fn outputs(id: u64, address: &ServerAddress, is_in_lines: bool, steps: &[Step]) 
         address: address.clone(),
         server: None,
         is_in_lines,
-        adopted: false,
         netns: None,
         declared: Vec::new(),
     };
@@ -104,9 +103,21 @@ fn framing_is_what_the_first_bytes_say() {
     let cases: [Case<'_>; 17] = [
         ("nothing", false, false, &[Ends], &[]),
         ("a line", false, false, &[Asks("{}\n"), Ends], &[reached_tcp, "client {}", "closed"]),
-        ("a line, and its answer", true, true, &[Asks("{}\n"), Reads("[]\n")], &[reached_unix, "client {}", "server []"]),
+        (
+            "a line, and its answer",
+            true,
+            true,
+            &[Asks("{}\n"), Reads("[]\n")],
+            &[reached_unix, "client {}", "server []"],
+        ),
         ("a batch", true, false, &[Asks("[{}]\n")], &[reached_unix, "client [{}]"]),
-        ("the server is first", true, true, &[Reads("{}\n"), Asks("{}\n")], &[reached_unix, "server {}", "client {}"]),
+        (
+            "the server is first",
+            true,
+            true,
+            &[Reads("{}\n"), Asks("{}\n")],
+            &[reached_unix, "server {}", "client {}"],
+        ),
         ("byte by byte", false, true, &[Asks("{"), Asks("}"), Asks("\n")], &[reached_tcp, "client {}"]),
         ("blanks before", false, false, &[Asks("\r\n "), Asks("{}\n")], &[reached_tcp, "client {}"]),
         ("the mark of an encoding", true, false, &[Asks("\u{feff}{}\n")], &[reached_unix, "client {}"]),
@@ -128,7 +139,13 @@ fn framing_is_what_the_first_bytes_say() {
         ),
         ("unfinished at the end", true, true, &[Asks("{\"a\""), Ends], &[reached_unix, "junk 4", "closed"]),
         ("no MCP", true, true, &[Asks("{}\n"), Drops, Ends], &[reached_unix, "client {}", "drop"]),
-        ("MCP", true, true, &[Asks("{}\n"), Confirms, Confirms, Ends], &[reached_unix, "client {}", "lift 9", "closed"]),
+        (
+            "MCP",
+            true,
+            true,
+            &[Asks("{}\n"), Confirms, Confirms, Ends],
+            &[reached_unix, "client {}", "lift 9", "closed"],
+        ),
         ("HTTP over a Unix socket", true, false, &[Asks("\n"), Asks(POST), Asks(POST)], &["drop"]),
         ("the beginning over a Unix socket is missing", true, false, &[Misses(7)], &["drop"]),
         (

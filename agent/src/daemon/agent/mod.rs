@@ -317,7 +317,6 @@ impl Agent {
             client: self.listing.client(),
             address: listed.address.into(),
             server: None,
-            adopted: false,
             path: listed.path,
             kind: listed.kind,
             netns: None,

@@ -16,7 +16,7 @@ use crate::engine::fingerprint;
 use crate::engine::ledger::{Bounds, Digest};
 use crate::engine::rounds::{Asks, Attempt, First, Holder, MAX_ROUNDS, Misuse, Owner};
 use crate::engine::seen::Earlier;
-use crate::event::{ServerType, Subject};
+use crate::event::Subject;
 use crate::protocol::{Course, ResultKind, Retry, decode_str, members, string};
 use crate::terms::{ConnectionId, Direction};
 

@@ -63,7 +63,6 @@ fn reached(connection: u64, user: u32) -> crate::engine::Reached {
         client: Process { pid: user, uid: Some(user), ..Process::default() },
         address: "10.0.0.1:80".parse::<SocketAddr>().unwrap().into(),
         server: None,
-        adopted: false,
         netns: None,
         host: None,
         path: "/mcp".to_owned(),

@@ -30,7 +30,6 @@ fn reached(connection: u64, declared: &[&str], path: &str) -> Reached {
         client: Process { pid: 5, uid: Some(1000), ..Process::default() },
         address: "10.0.0.1:80".parse::<SocketAddr>().unwrap().into(),
         server: None,
-        adopted: false,
         netns: None,
         host: None,
         path: path.to_owned(),
@@ -267,42 +266,39 @@ fn declared_url_pins_are_shared_across_users() {
     }
 }
 
-/// Where a client has connected that speaks in lines, whether it had before the agent was there, what it says first, and the id of
+/// Where a client has connected that speaks in lines, what it says first, and the id of
 /// the server if that is one.
 #[test]
 fn servers_in_lines_are_told_from_other_protocols() {
     const LOG: &str = r#"{"level":"info","message":"tools/list"}"#;
-    const PROGRESS: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#;
     const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-    const EDITOR: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"processId":1,"rootUri":null}}"#;
+    const EDITOR: &str =
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"processId":1,"rootUri":null}}"#;
     const OTHER: &str = r#"{"jsonrpc":"2.0","id":1,"method":"eth_call"}"#;
     let tcp = |text: &str| ServerAddress::Internet(text.parse().unwrap());
     let unix = |name: &str| ServerAddress::Unix(name.to_owned());
-    for (address, netns, adopted, first, expected) in [
-        (tcp("127.0.0.1:7000"), None, false, HELLO, Some(("127.0.0.1:7000", "tcp://127.0.0.1:7000"))),
-        (tcp("0.0.0.0:7000"), None, false, HELLO, Some(("127.0.0.1:7000", "tcp://127.0.0.1:7000"))),
-        (tcp("127.0.0.1:7000"), Some(7), false, HELLO, Some(("127.0.0.1:7000@netns-7", "tcp://127.0.0.1:7000"))),
-        (tcp("[::1]:7000"), None, false, LIST, Some(("[::1]:7000", "tcp://[::1]:7000"))),
-        (unix("/run/mcp.sock"), None, false, HELLO, Some(("unix:/run/mcp.sock", "unix:/run/mcp.sock"))),
+    for (address, netns, first, expected) in [
+        (tcp("127.0.0.1:7000"), None, HELLO, Some(("127.0.0.1:7000", "tcp://127.0.0.1:7000"))),
+        (tcp("0.0.0.0:7000"), None, HELLO, Some(("127.0.0.1:7000", "tcp://127.0.0.1:7000"))),
+        (tcp("127.0.0.1:7000"), Some(7), HELLO, Some(("127.0.0.1:7000@netns-7", "tcp://127.0.0.1:7000"))),
+        (tcp("[::1]:7000"), None, LIST, Some(("[::1]:7000", "tcp://[::1]:7000"))),
+        (unix("/run/mcp.sock"), None, HELLO, Some(("unix:/run/mcp.sock", "unix:/run/mcp.sock"))),
         // A path is the file system's, an abstract name the network namespace's.
-        (unix("/run/mcp.sock"), Some(7), false, HELLO, Some(("unix:/run/mcp.sock", "unix:/run/mcp.sock"))),
-        (unix("@mcp"), None, false, HELLO, Some(("unix:@mcp", "unix:@mcp"))),
-        (unix("@mcp"), Some(7), false, HELLO, Some(("unix:@mcp@netns-7", "unix:@mcp"))),
-        (unix("/run/a b"), None, false, HELLO, Some(("unix:/run/a-b", "unix:/run/a b"))),
-        (unix("/run/mcp.sock"), None, true, LIST, Some(("unix:/run/mcp.sock", "unix:/run/mcp.sock"))),
-        (unix("/run/mcp.sock"), None, true, PROGRESS, Some(("unix:/run/mcp.sock", "unix:/run/mcp.sock"))),
-        (unix("/run/mcp.sock"), None, false, LOG, None),
-        (tcp("127.0.0.1:7000"), None, false, LOG, None),
-        (tcp("127.0.0.1:7000"), None, false, EDITOR, None),
-        (unix("@editor"), None, false, EDITOR, None),
-        (unix("@chain"), None, false, OTHER, None),
-        (unix("/run/mcp.sock"), None, true, EDITOR, None),
+        (unix("/run/mcp.sock"), Some(7), HELLO, Some(("unix:/run/mcp.sock", "unix:/run/mcp.sock"))),
+        (unix("@mcp"), None, HELLO, Some(("unix:@mcp", "unix:@mcp"))),
+        (unix("@mcp"), Some(7), HELLO, Some(("unix:@mcp@netns-7", "unix:@mcp"))),
+        (unix("/run/a b"), None, HELLO, Some(("unix:/run/a-b", "unix:/run/a b"))),
+        (unix("/run/mcp.sock"), None, LOG, None),
+        (tcp("127.0.0.1:7000"), None, LOG, None),
+        (tcp("127.0.0.1:7000"), None, EDITOR, None),
+        (unix("@editor"), None, EDITOR, None),
+        (unix("@chain"), None, OTHER, None),
     ] {
         let mut bench = bench();
-        let what = format!("{address} {netns:?} {adopted} {first}");
+        let what = format!("{address} {netns:?} {first}");
         let kind = if matches!(address, ServerAddress::Unix(_)) { ServerType::Unix } else { ServerType::Tcp };
         let server = Some(Process { pid: 77, uid: Some(3), ..Process::default() });
-        let about = Reached { address, netns, adopted, server, kind, ..reached(1, &[], "") };
+        let about = Reached { address, netns, server, kind, ..reached(1, &[], "") };
         bench.input(Input::Reached(Reached { time: Timestamp(bench.now), ..about }));
         bench.c2s(1, first);
         let events = bench.events();
@@ -314,7 +310,7 @@ fn servers_in_lines_are_told_from_other_protocols() {
         let started = started.unwrap_or_else(|| panic!("{what}: {events:?}"));
         assert_eq!((&started["server_id"], &started["url"]), (&id.into(), &url.into()), "{what}");
         let word = if kind == ServerType::Tcp { "tcp" } else { "unix" };
-        assert_eq!((&started["server_type"], &started["adopted"]), (&word.into(), &adopted.into()), "{what}");
+        assert_eq!(started["server_type"], word, "{what}");
         assert_eq!((&started["pid"], &started["client"]["pid"]), (&77.into(), &5.into()), "{what}");
     }
 }
