@@ -1,10 +1,10 @@
 //! Which process listens where clients connect that speak in lines: /proc tells.
 //!
 //! One walk over the descriptors of all processes costs milliseconds, and anybody can connect as often as he likes: there is one
-//! in a second, and what it found holds for as long as that process lives.
+//! in a second, in the long run, and what it found holds for as long as that process lives.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::{Duration, Instant},
@@ -16,8 +16,9 @@ use crate::host::process;
 
 /// Addresses that are remembered, at most.
 const MOST: usize = 256;
-/// The least time between two walks.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Walks, at most, in a time.
+const WALKS: usize = 16;
+const PERIOD: Duration = Duration::from_secs(16);
 /// Who listens for services that are not started yet, and for those that are.
 const INIT: u32 = 1;
 
@@ -28,8 +29,9 @@ type Place = (Option<u64>, String);
 #[derive(Default)]
 pub struct Listeners {
     known: HashMap<Place, Process>,
-    walked: Option<Instant>,
-    /// How often nobody was looked for, since that had been done just before.
+    /// When the last walks were.
+    walked: VecDeque<Instant>,
+    /// How often nobody was looked for, since that had been done too often just before.
     pub skipped: u64,
 }
 
@@ -42,11 +44,12 @@ impl Listeners {
         {
             return Some(known.clone());
         }
-        if self.walked.is_some_and(|walked| walked.elapsed() < PAUSE) {
+        self.walked.retain(|walked| walked.elapsed() < PERIOD);
+        if self.walked.len() >= WALKS {
             self.skipped += 1;
             return None;
         }
-        self.walked = Some(Instant::now());
+        self.walked.push_back(Instant::now());
         let inodes = sockets_at(address, client);
         let holders = process::holders_of_sockets();
         let pids = inodes.iter().filter_map(|inode| holders.get(inode)).flatten();

@@ -91,7 +91,7 @@ pub struct NetworkCounters {
     pub dns_missed: u64,
     /// Servers that nobody declared and that were not remembered, each time one answered: there were too many.
     pub found_refused: u64,
-    /// Servers that are spoken to in lines, whose process was not looked for, each time: one was a second before.
+    /// Servers that are spoken to in lines, whose process was not looked for, each time: too many were just before.
     pub listeners_skipped: u64,
     /// Blocks by hand that did not fit.
     pub blocks_refused: u64,
