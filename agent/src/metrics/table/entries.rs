@@ -283,6 +283,7 @@ pub static TABLE: &[Metric] = &[
                 ("changed", "registry_changed"),
                 ("removed", "registry_removed"),
                 ("contradiction", "registry_contradictions"),
+                ("cross_server_order", "registry_orders_across_servers"),
             ],
         ),
         "Pages of definitions, definitions that changed or were removed, servers that contradict themselves.",

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use mcpwarden_policy::detect::{Detector, Inspection, ToolNames};
+use mcpwarden_policy::detect::{Detector, Inspection, OrderedNames, ToolNames};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
@@ -68,6 +68,8 @@ pub struct Sample {
     pub is_in_text: bool,
     pub kind: Kind,
     pub part: Part,
+    /// The name of the tool, and the names that its orders give.
+    pub orders: Option<(String, OrderedNames)>,
     /// Whether its miss may be printed.
     pub may_be_read: bool,
     pub found: Inspection,
@@ -139,7 +141,7 @@ struct Labelled<'a> {
 }
 
 /// Servers of one session: a result is judged by the names of its tools as well.
-const SESSION_SERVERS: usize = 5;
+pub const SESSION_SERVERS: usize = 5;
 
 /// All entries of a corpus.
 pub fn of_directory(detector: &Detector, corpus: &Path) -> Result<Vec<Sample>> {
@@ -196,6 +198,7 @@ pub fn of_file(detector: &Detector, path: &Path) -> Result<Vec<Sample>> {
             kind: Kind::Definition,
             part: Part::Given,
             may_be_read: true,
+            orders: Some(orders(entry.tool)),
             found: detector.tool(entry.tool.get()),
         })
     };
@@ -220,6 +223,7 @@ fn attack(detector: &Detector, line: &str) -> Result<Sample> {
         is_in_text: attack.surface == "text",
         kind,
         part: Part::InSample,
+        orders: attack.tool.map(orders),
         found,
     })
 }
@@ -229,10 +233,6 @@ fn server(detector: &Detector, path: &Path) -> Result<(Vec<Sample>, Vec<String>)
     let text = read(path)?;
     let server: Server<'_> = serde_json::from_str(&text).with_context(|| format!("in {}", path.display()))?;
     let of = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let name = |tool: &RawValue| {
-        let [name] = mcpwarden_policy::protocol::members(tool.get(), ["name"]);
-        name.map_or("?", |name| name.get()).trim_matches('"').to_owned()
-    };
     let names: Vec<String> = server.tools.iter().map(|tool| name(tool)).collect();
     let samples = server.tools.iter().zip(&names).map(|(tool, name)| Sample {
         id: name.clone(),
@@ -244,6 +244,7 @@ fn server(detector: &Detector, path: &Path) -> Result<(Vec<Sample>, Vec<String>)
         kind: Kind::Definition,
         part: Part::InSample,
         may_be_read: true,
+        orders: Some(orders(tool)),
         found: detector.tool(tool.get()),
     });
     let samples = samples.collect();
@@ -264,6 +265,7 @@ fn document(detector: &Detector, line: &str, sessions: &[ToolNames]) -> Result<V
         kind: Kind::Result,
         part: Part::InSample,
         may_be_read: true,
+        orders: None,
         found: detector.result(&json, tools),
     };
     let alone = sample(document.kind.clone(), &ToolNames::default());
@@ -300,6 +302,7 @@ fn public(detector: &Detector, line: &str) -> Result<Sample> {
         kind,
         part,
         may_be_read: part != Part::Unseen,
+        orders: entry.tool.map(orders),
         found,
     })
 }
@@ -309,6 +312,15 @@ fn without_variant(id: &str) -> &str {
     let Some((rule, variant)) = id.rsplit_once('-') else { return id };
     let digits = variant.strip_prefix(['p', 'n']).unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) { rule } else { id }
+}
+
+fn name(tool: &RawValue) -> String {
+    let [name] = mcpwarden_policy::protocol::members(tool.get(), ["name"]);
+    name.map_or("?", |name| name.get()).trim_matches('"').to_owned()
+}
+
+fn orders(tool: &RawValue) -> (String, OrderedNames) {
+    (name(tool), OrderedNames::of(tool.get()))
 }
 
 fn as_result(text: &str) -> String {

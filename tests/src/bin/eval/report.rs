@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mcpwarden_policy::detect::digest;
 use mcpwarden_policy::terms::{Detection, Severity};
 use mcpwarden_tests::figures::{Share, mean, threshold};
 
-use crate::corpus::{Kind, Part, Sample};
+use crate::corpus::{Kind, Part, SESSION_SERVERS, Sample};
 
 /// The least score that is reported.
 const LEAST: u32 = 25;
@@ -90,6 +91,27 @@ fn honest(samples: &[&Sample], thresholds: [u32; 2]) {
         with.of,
         cell(with)
     );
+    let across = across_servers(&servers);
+    println!("{:<34}{:>7}  {}: {}", "order across servers", across.all, across.of, cell(across));
+}
+
+/// Honest tools that order something about a tool of another server, in sessions of some servers each.
+fn across_servers(servers: &BTreeMap<(String, String), Vec<&Sample>>) -> Share {
+    let servers: Vec<&Vec<&Sample>> = servers.values().collect();
+    let mut found = Vec::new();
+    for session in servers.chunks(SESSION_SERVERS) {
+        let names = |tools: &[&Sample]| -> BTreeSet<u64> {
+            tools.iter().filter_map(|tool| tool.orders.as_ref()).map(|(name, _)| digest(name)).collect()
+        };
+        let all: BTreeSet<u64> = session.iter().flat_map(|tools| names(tools)).collect();
+        for tools in session {
+            let own = names(tools);
+            found.extend(tools.iter().filter_map(|tool| tool.orders.as_ref()).map(|(_, ordered)| {
+                ordered.digests().any(|digest| all.contains(&digest) && !own.contains(&digest))
+            }));
+        }
+    }
+    Share::count(found)
 }
 
 /// Recall, each source apart.
