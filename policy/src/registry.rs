@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use crate::definition::{Diff, FieldChange};
 pub use crate::terms::{ItemKind, PinKey};
 use config::Kept;
-pub use config::{RegistryCounters, RegistryError, RegistryLimits, RegistrySettings};
+pub use config::{ITEMS_PER_SERVER, RegistryCounters, RegistryError, RegistryLimits, RegistrySettings};
 pub use page::{Change, ChangeKind, Offer, Outcome, Page};
 pub use pin::{Approval, Denied, HASH_VERSION, PinRecord, Said};
 pub use shadow::Finding;
@@ -140,6 +140,8 @@ struct Listed {
     ordered: OrderedNames,
     /// Whether it is known that one of them is of another server's tool.
     is_ordering: bool,
+    /// Whether its name, where that matters, is compared with those of the session's other servers.
+    is_named: bool,
 }
 
 /// The servers of one client, in the order in which they came.
@@ -258,6 +260,12 @@ impl Registry {
     /// is known when the client asks for the list again, and until then the old one holds.
     pub fn list_changed(&mut self) {
         self.counters.list_changes += 1;
+    }
+
+    /// Whether a connection's server is told apart from the others of its session: else its tools' names are not compared with
+    /// theirs.
+    pub fn tells_apart(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_some_and(|connection| connection.owner.is_some())
     }
 
     /// Whether a connection's tools are known: it listed them once to the end.

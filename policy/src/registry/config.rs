@@ -6,6 +6,9 @@ use super::store::StoreError;
 use crate::terms::{Category, Detection};
 use mcpwarden_terms::counters;
 
+/// Pins of one server, by default: as long may a list be of which every definition is compared.
+pub const ITEMS_PER_SERVER: usize = 4_096;
+
 /// Bounds of everything that servers can make grow. What is refused is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryLimits {
@@ -29,7 +32,7 @@ impl Default for RegistryLimits {
     fn default() -> Self {
         Self {
             connections: 4_096,
-            items_per_server: 4_096,
+            items_per_server: ITEMS_PER_SERVER,
             entries: 100_000,
             entries_per_user: 50_000,
             servers_per_session: 256,

@@ -67,7 +67,8 @@ pub struct Change {
     pub approved: bool,
     /// Whether somebody said that it must not be used.
     pub denied: bool,
-    /// Whether there is no pin that it could be compared with, nor room for one: nobody knows whether it has changed.
+    /// Whether there is no pin that it could be compared with, nor room for one: nobody knows whether it has changed. Or its name
+    /// is not compared with those of the session's other servers: nobody knows whether it shadows one.
     pub is_uncompared: bool,
 }
 
@@ -299,6 +300,7 @@ impl Registry {
             finding: None,
             ordered: offer.ordered.clone(),
             is_ordering: false,
+            is_named: item.kind != ItemKind::Tool,
         };
         listed.compare(record);
         let mut finding = None;
@@ -309,18 +311,18 @@ impl Registry {
         }
         if let Some(before) = before {
             listed.is_ordering = before.is_ordering && before.hash == hash;
-            listed.finding = before.finding;
+            (listed.finding, listed.is_named) = (before.finding, before.is_named);
         } else if !has_entry {
             self.counters.entries_refused += 1;
         } else {
             self.kept.add(key.uid, 1);
             if item.kind == ItemKind::Tool {
-                listed.finding =
+                (listed.finding, listed.is_named) =
                     self.claim(&connection.peer.session, connection.owner, &item.name, since, turn);
                 finding = listed.finding.as_deref().cloned();
             }
         }
-        let Listed { pin, approved, denied, .. } = listed;
+        let Listed { pin, approved, denied, is_named, .. } = listed;
         if has_entry {
             list.items.insert(item.name.clone(), listed);
         }
@@ -335,7 +337,7 @@ impl Registry {
             contradicts,
             approved,
             denied,
-            is_uncompared,
+            is_uncompared: is_uncompared || !is_named,
         });
     }
 
@@ -443,7 +445,8 @@ impl Registry {
         turn.outcome.note(kept).flatten().map_or_else(Diff::unknown, |json| Diff::of(&json, new))
     }
 
-    /// Takes a tool's name in its session. What is found against it; what is found against whoever had it is said.
+    /// Takes a tool's name in its session. What is found against it, and whether it is compared with all names from now on; what is
+    /// found against whoever had it is said.
     fn claim(
         &mut self,
         session: &SessionId,
@@ -451,27 +454,30 @@ impl Registry {
         name: &str,
         since: Timestamp,
         turn: &mut Turn,
-    ) -> Option<Box<Finding>> {
-        let owner = owner?;
-        let session = self.sessions.get_mut(session)?;
+    ) -> (Option<Box<Finding>>, bool) {
+        let (Some(owner), Some(session)) = (owner, self.sessions.get_mut(session)) else {
+            return (None, false);
+        };
         let (before, room) = (session.tools.len(), self.kept.fit(session.user, 1, &self.settings.limits));
         let skipped = session.tools.not_compared;
         let claim = session.tools.claim(owner, name, since.0, self.settings.similarity_threshold, room);
         self.kept.add(session.user, session.tools.len() - before);
         self.counters.names_not_compared += session.tools.not_compared - skipped;
         match claim {
-            Claim::Free => None,
+            Claim::Free => (None, true),
             Claim::Refused => {
                 self.counters.names_refused += 1;
-                None
+                (None, false)
             }
             Claim::Later(first, likeness) => {
-                let (first, later) = (session.side(first.owner, &first.name)?, session.side(owner, name)?);
-                Some(Box::new(shadow::of_tool(first, later, likeness)))
+                let sides = session.side(first.owner, &first.name).zip(session.side(owner, name));
+                let finding = sides.map(|(first, later)| shadow::of_tool(first, later, likeness));
+                (finding.map(Box::new), true)
             }
             Claim::Earlier(later, likeness) => {
-                let side = session.side(later.owner, &later.name)?;
-                let finding = shadow::of_tool(session.side(owner, name)?, side, likeness);
+                let sides = session.side(owner, name).zip(session.side(later.owner, &later.name));
+                let Some((own, side)) = sides else { return (None, true) };
+                let finding = shadow::of_tool(own, side, likeness);
                 for id in &session.connections {
                     let listed =
                         self.connections.get_mut(id).filter(|other| other.owner == Some(later.owner));
@@ -493,7 +499,7 @@ impl Registry {
                         is_uncompared: false,
                     });
                 }
-                None
+                (None, true)
             }
         }
     }

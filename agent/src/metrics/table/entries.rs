@@ -40,7 +40,7 @@ pub static TABLE: &[Metric] = &[
     metric(
         "mcpwarden_servers_preloaded_total",
         Counter("servers_preloaded"),
-        "Declared servers with variables in their environment that name code to load.",
+        "Declared servers with variables in their environment, or options that are not declared, that name code to load.",
     ),
     metric(
         "mcpwarden_later_programs_total",
