@@ -14,12 +14,14 @@
 //! | `page` | a page of a list into changes |
 //! | `load` | the pins of a server into memory, also those kept under a former path |
 //! | `pin`, `store` | one pin; where pins are kept |
+//! | `orders` | definitions that order something about other servers' tools |
 //! | `names`, `shadow` | names that are taken for one another; what that means |
 //! | `config` | settings, bounds, counters, errors |
 
 mod config;
 mod load;
 mod names;
+mod orders;
 mod page;
 mod pin;
 mod shadow;
@@ -37,6 +39,7 @@ pub use shadow::Finding;
 pub use store::{Item, MemoryStore, Store, StoreError};
 
 use crate::definition::bounded_name;
+use crate::detect::OrderedNames;
 use crate::terms::{ConnectionId, Detection, Identity, PinState, ServerId, SessionId, Timestamp};
 use names::{Claim, Names, core_of_server};
 use shadow::Side;
@@ -133,6 +136,10 @@ struct Listed {
     approved: bool,
     denied: bool,
     finding: Option<Box<Finding>>,
+    /// The names that its orders give.
+    ordered: OrderedNames,
+    /// Whether it is known that one of them is of another server's tool.
+    is_ordering: bool,
     /// Whether its name, where that matters, is compared with those of the session's other servers.
     is_named: bool,
 }

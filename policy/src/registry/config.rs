@@ -181,6 +181,10 @@ counters! { RegistryCounters {
     names_refused,
     /// Comparisons of a name with nearly the same ones left out since there were too many.
     names_not_compared,
+    /// Tools whose definitions order something about a tool of another server of the session.
+    orders_across_servers,
+    /// Names in orders of definitions that are not looked up among other servers' tools since there were too many.
+    ordered_names_dropped,
     /// Servers that are not told apart in a session since there were too many: their names are not compared.
     servers_refused,
     /// Definitions that are not kept for diffs since they are too long.

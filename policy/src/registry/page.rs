@@ -8,6 +8,7 @@ use super::shadow::{self, Finding};
 use super::store::{Item, StoreError};
 use super::{Connection, List, Listed, Peer, Registry};
 use crate::definition::{Diff, bounded_name, hex};
+use crate::detect::OrderedNames;
 use crate::terms::{ConnectionId, Identity, ItemKind, PinKey, PinState, SessionId, Severity, Timestamp};
 
 /// One entry of a list.
@@ -24,6 +25,8 @@ pub struct Offer<'a> {
     pub former: Option<&'a [u8; 32]>,
     /// The worst that was found in it.
     pub max_severity: Option<Severity>,
+    /// The names that its orders give.
+    pub ordered: &'a OrderedNames,
 }
 
 /// One answer to a request for a list. Instructions are a list of one, or of none, on a page that is first and last.
@@ -45,7 +48,8 @@ pub struct Page<'a> {
 /// What a page shows of one item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The connection that offers it: another one than the page's where [`ChangeKind::Shadowing`].
+    /// The connection that offers it: another one than the page's where [`ChangeKind::Shadowing`], and it may be where
+    /// [`ChangeKind::Ordering`].
     pub connection: ConnectionId,
     /// What it is about.
     pub item: Item,
@@ -98,6 +102,8 @@ pub enum ChangeKind {
     Removed,
     /// A server whose pin is older has come with its name.
     Shadowing,
+    /// It orders something about the tool of another server.
+    Ordering,
 }
 
 /// What follows from a page.
@@ -129,9 +135,13 @@ impl Outcome {
 }
 
 /// One page being taken.
-struct Turn {
+pub(super) struct Turn {
     now: Timestamp,
-    outcome: Outcome,
+    pub(super) outcome: Outcome,
+    /// Items that were not listed before, or with another definition.
+    pub(super) fresh: BTreeSet<String>,
+    /// Tools that order something about another server's, with what is to be reported of them.
+    pub(super) ordering: Vec<(ConnectionId, String, Finding)>,
     /// Since when the server has tools that this program of its offers for the first time.
     inherited: BTreeMap<Item, Timestamp>,
     /// The version of the server.
@@ -149,6 +159,8 @@ impl Registry {
         let mut turn = Turn {
             now,
             outcome: Outcome::default(),
+            fresh: BTreeSet::new(),
+            ordering: Vec::new(),
             inherited: BTreeMap::new(),
             version: None,
             definitions: Vec::new(),
@@ -179,6 +191,7 @@ impl Registry {
         } else if page.last {
             self.complete(&mut connection, page.kind, &mut turn.outcome);
         }
+        self.find_orders(&connection, page, &mut turn);
         let flushed = self.flush(&connection.peer.key, &turn.definitions);
         let is_stored = turn.outcome.note(flushed).is_some();
         if self.give_back(&connection.peer.key) && !is_stored {
@@ -186,6 +199,7 @@ impl Registry {
             self.counters.items_refused += turn.outcome.refused as u64;
         }
         self.connections.insert(id, connection);
+        self.note_orders(&mut turn);
         for change in &mut turn.outcome.changes {
             // Who was first is known all the same.
             change.finding.take_if(|finding| !self.settings.looks_for(&finding.detection));
@@ -284,11 +298,19 @@ impl Registry {
             approved: false,
             denied: false,
             finding: None,
+            ordered: offer.ordered.clone(),
+            is_ordering: false,
             is_named: item.kind != ItemKind::Tool,
         };
         listed.compare(record);
         let mut finding = None;
-        if let Some(before) = list.items.remove(&item.name) {
+        let before = list.items.remove(&item.name);
+        if before.as_ref().is_none_or(|before| before.hash != hash) {
+            turn.fresh.insert(item.name.clone());
+            self.counters.ordered_names_dropped += offer.ordered.dropped;
+        }
+        if let Some(before) = before {
+            listed.is_ordering = before.is_ordering && before.hash == hash;
             (listed.finding, listed.is_named) = (before.finding, before.is_named);
         } else if !has_entry {
             self.counters.entries_refused += 1;

@@ -283,6 +283,7 @@ pub static TABLE: &[Metric] = &[
                 ("changed", "registry_changed"),
                 ("removed", "registry_removed"),
                 ("contradiction", "registry_contradictions"),
+                ("cross_server_order", "registry_orders_across_servers"),
             ],
         ),
         "Pages of definitions, definitions that changed or were removed, servers that contradict themselves.",
@@ -415,7 +416,7 @@ pub static TABLE: &[Metric] = &[
         Gauge(&[]),
         "Memory of records that were taken out of the ring and wait for the agent.",
     ),
-    metric(QUEUE_BYTES_CAPACITY, Gauge(&[]), "What they may take; one user's at most half of it."),
+    metric(QUEUE_BYTES_CAPACITY, Gauge(&[]), "What they may take; one user's at most two thirds of it."),
     metric(
         LAG,
         Gauge(&[]),

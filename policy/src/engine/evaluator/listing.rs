@@ -10,7 +10,7 @@ use super::held::Review;
 use super::ui::{interface, widening};
 use super::{About, Connections, Context, Evaluator, Reporter, Scope, Seen};
 use crate::definition::{bounded_name, hex, json_digest};
-use crate::detect::{Inspection, Known};
+use crate::detect::{Inspection, Known, OrderedNames};
 use crate::engine::asked::Asked;
 use crate::engine::config::EngineConfig;
 use crate::engine::heads;
@@ -36,13 +36,14 @@ impl<'a> Entry<'a> {
     /// One whose definition is inspected elsewhere.
     pub(super) fn uninspected(name: String, json: &'a RawValue) -> Self {
         let (hash, former, found) = (json_digest(json.get()), None, Inspection::default());
-        Self { name, json, known: Arc::new(Known { hash, former, found }) }
+        let ordered = OrderedNames::default();
+        Self { name, json, known: Arc::new(Known { hash, former, found, ordered }) }
     }
 
     fn offer(&self) -> Offer<'_> {
-        let Known { hash, former, found } = &*self.known;
+        let Known { hash, former, found, ordered } = &*self.known;
         let (json, former) = (self.json.get(), former.as_deref());
-        Offer { name: &self.name, json, hash, former, max_severity: found.max_severity() }
+        Offer { name: &self.name, json, hash, former, max_severity: found.max_severity(), ordered }
     }
 }
 
@@ -266,7 +267,8 @@ impl Evaluator {
                 cx.reporter.gate_is_stale(Some(seen.time));
             }
             (None, _) => {
-                // Another connection's tool, now that one of this server's has its name.
+                // Another connection's tool, now that one of this server's has its name; or one that orders something about
+                // another server's.
                 if let (Some(finding), Some(other)) = (finding, cx.connections.scope(change.connection)) {
                     let (tool, hash) = (change.item.name, change.hash);
                     let known = cx.connections.get_mut(change.connection);
