@@ -70,6 +70,10 @@ pub const WATCHED: &[(&str, &str)] = &[
         "too many servers that nobody declared: some that server_access denies can be connected to",
     ),
     (
+        "network_listeners_skipped",
+        "many connections in lines at once: of some servers it is not known which process listens",
+    ),
+    (
         "network_blocks_refused",
         "blocks by hand did not fit: the operator got an error, and nothing is blocked",
     ),

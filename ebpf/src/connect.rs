@@ -299,6 +299,15 @@ unsafe extern "C" fn ask_server(index: u64, context: *mut c_void) -> i64 {
     0
 }
 
+/// Whether connections within this host are looked at that nobody declared.
+#[inline(always)]
+pub fn discovers() -> bool {
+    let Some(selected) = SELECTED.get_ptr(0) else { return false };
+    // SAFETY: a live map value. Read once: it may change meanwhile.
+    let slot = unsafe { core::ptr::read_volatile(selected) };
+    NETWORK.get(slot).is_some_and(|network| network.flags & NETWORK_DISCOVER != 0)
+}
+
 /// The cookie of the socket's network namespace.
 #[inline(always)]
 fn netns_of(ctx: *mut bpf_sock_addr) -> u64 {

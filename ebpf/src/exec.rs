@@ -228,7 +228,7 @@ fn facts(task: Ptr, info: &mut ExecInfo) {
     let leader: Ptr = probe(parent, offset!(task_group_leader)).unwrap_or(core::ptr::null());
     info.parent_start_ns = probe(leader, offset!(task_start_boottime)).unwrap_or(0);
     // Nobody can look it up later where it ends at once.
-    info.parent_cgroup_id = cgroup_of(parent).unwrap_or(0);
+    info.parent_cgroup_id = kernel::cgroup_of(parent).unwrap_or(0);
     info.parent_uid = kernel::uid_of(parent).unwrap_or(u32::MAX);
     info.zero = 0;
     // A process above may have lost its parent too (`podman run` leaves behind what holds the container's pipes): from
@@ -254,15 +254,6 @@ fn facts(task: Ptr, info: &mut ExecInfo) {
             None => 0,
         };
     }
-}
-
-/// `task_dfl_cgroup(task)->kn->id`
-#[inline(always)]
-fn cgroup_of(task: Ptr) -> Option<u64> {
-    let set: Ptr = probe(task, offset!(task_cgroups))?;
-    let cgroup: Ptr = probe(set, offset!(css_set_dfl_cgrp))?;
-    let node: Ptr = probe(cgroup, offset!(cgroup_kn))?;
-    probe(node, offset!(kernfs_node_id))
 }
 
 /// A child inherits its parent's descriptors, and with them the parent's place in the set.

@@ -10,7 +10,7 @@ use aya_ebpf::helpers::{
     bpf_probe_read_kernel,
     generated::{self, bpf_get_current_task_btf},
 };
-use mcpwarden_abi::{CARRIER_PACKETS, CARRIER_PTY, ChannelKey, KernelLayout};
+use mcpwarden_abi::{CARRIER_PACKETS, CARRIER_PTY, ChannelKey, KernelLayout, UNIX_NAME_BYTES};
 
 #[unsafe(no_mangle)]
 pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
@@ -60,7 +60,14 @@ pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
     sock_family: 0,
     sock_socket: 0,
     sock_wmem_alloc: 0,
+    sock_net: 0,
+    sock_peer_pid: 0,
     unix_peer: 0,
+    unix_addr: 0,
+    unix_address_len: 0,
+    unix_address_name: 0,
+    pid_numbers: 0,
+    net_cookie: 0,
     kiocb_file: 0,
     kiocb_opcode: 0,
     rw_addr: 0,
@@ -166,6 +173,22 @@ pub fn current() -> Ptr {
 pub fn started() -> u64 {
     let leader: Ptr = load(current(), offset!(task_group_leader));
     probe(leader, offset!(task_start_boottime)).unwrap_or(0)
+}
+
+/// The same of any task.
+#[inline(always)]
+pub fn started_of(task: Ptr) -> u64 {
+    let leader: Ptr = probe(task, offset!(task_group_leader)).unwrap_or(core::ptr::null());
+    probe(leader, offset!(task_start_boottime)).unwrap_or(0)
+}
+
+/// `task_dfl_cgroup(task)->kn->id`
+#[inline(always)]
+pub fn cgroup_of(task: Ptr) -> Option<u64> {
+    let set: Ptr = probe(task, offset!(task_cgroups))?;
+    let cgroup: Ptr = probe(set, offset!(css_set_dfl_cgrp))?;
+    let node: Ptr = probe(cgroup, offset!(cgroup_kn))?;
+    probe(node, offset!(kernfs_node_id))
 }
 
 /// `task->real_cred->uid`
@@ -389,6 +412,89 @@ pub fn uncaptured(task: Ptr) -> Option<u64> {
     let (input, output) = (carrier(file_of(task, 0)?)?, carrier(file_of(task, 1)?)?);
     let worst = if input > output { input } else { output };
     (worst != CHANNEL).then_some(worst)
+}
+
+/// The inode of the socket of a `struct sock`; `None` where it has none that a descriptor can name.
+#[inline(always)]
+pub fn key_of_sock(sock: Ptr) -> Option<ChannelKey> {
+    let socket: Ptr = probe(sock, offset!(sock_socket))?;
+    if socket.is_null() || probe::<Ptr>(socket, offset!(socket_file))?.is_null() {
+        return None;
+    }
+    // `struct socket_alloc { struct socket; struct inode }`: the socket is the first member.
+    key_of(socket.wrapping_add(offset!(socket_alloc_inode)))
+}
+
+/// The process (tgid) that listened for who accepts what this Unix socket (`struct sock`) has connected to (`SO_PEERCRED`); 0
+/// where that is not known.
+#[inline(always)]
+pub fn listener_of(sock: Ptr) -> u32 {
+    let pid: Ptr = probe(sock, offset!(sock_peer_pid)).unwrap_or(core::ptr::null());
+    if pid.is_null() {
+        return 0;
+    }
+    // `struct upid { int nr; … }`, of the root pid namespace first.
+    probe(pid, offset!(pid_numbers)).unwrap_or(0)
+}
+
+/// The cookie of the network namespace of a socket (`struct sock`); 0 where that is not known.
+#[inline(always)]
+pub fn netns_of(sock: Ptr) -> u64 {
+    let net: Ptr = probe(sock, offset!(sock_net)).unwrap_or(core::ptr::null());
+    if net.is_null() { 0 } else { probe(net, offset!(net_cookie)).unwrap_or(0) }
+}
+
+/// Copies the name that a Unix socket (`struct sock`) is bound to. How long it is: 0 where there is none.
+#[inline(always)]
+pub fn name_of_unix(sock: Ptr, to: *mut [u8; UNIX_NAME_BYTES]) -> u32 {
+    /// `sun_family`, before the name.
+    const FAMILY_BYTES: u32 = 2;
+    let address: Ptr = probe(sock, offset!(unix_addr)).unwrap_or(core::ptr::null());
+    if address.is_null() {
+        return 0;
+    }
+    let length: u32 = probe(address, offset!(unix_address_len)).unwrap_or(0);
+    if length <= FAMILY_BYTES || length > FAMILY_BYTES + UNIX_NAME_BYTES as u32 {
+        return 0;
+    }
+    let length = length - FAMILY_BYTES;
+    let name = address.wrapping_add(offset!(unix_address_name) + FAMILY_BYTES as usize);
+    if probe_bytes(to, length as u64, name as u64) { length } else { 0 }
+}
+
+/// Copies `size` bytes of kernel memory, and no more than `N`. Whether they are there. As [`crate::source::read_bytes`].
+#[inline(always)]
+fn probe_bytes<const N: usize>(to: *mut [u8; N], size: u64, address: u64) -> bool {
+    let failed: i64;
+    // SAFETY: `to` is N long and no more is written; 113 is `bpf_probe_read_kernel(to, size, address)`, which checks the
+    // address. Helpers take r1 to r5, of which nothing is left, and answer in r0.
+    unsafe {
+        asm!(
+            "if r2 <= {limit} goto +1",
+            "r2 = {limit}",
+            "call 113",
+            limit = const N,
+            inout("r1") to => _,
+            inout("r2") size => _,
+            inout("r3") address => _,
+            out("r0") failed,
+            out("r4") _,
+            out("r5") _,
+        );
+    }
+    failed == 0
+}
+
+/// The Unix stream socket (`struct sock`) behind a file, where it is one that is connected, and its peer.
+#[inline(always)]
+pub fn unix_pair(file: Ptr) -> Option<(Ptr, Ptr)> {
+    let mode: u16 = probe(inode_of(file)?, offset!(inode_mode))?;
+    if mode & S_IFMT != S_IFSOCK {
+        return None;
+    }
+    let socket: Ptr = probe(file, offset!(file_private_data))?;
+    let sock: Ptr = probe(socket, offset!(socket_sk))?;
+    Some((sock, unix_peer(file)?))
 }
 
 /// The peer (`struct sock`) of the Unix stream socket behind the file of a socket.

@@ -193,6 +193,20 @@ at_send! {
     inet6_sendmsg
 }
 
+/// match-proto: `int unix_stream_connect(struct socket *sock, struct sockaddr *uaddr, int addr_len, int flags)`, 2.6 to 6.18.
+#[fexit]
+pub fn unix_stream_connect(ctx: FExitContext) -> i32 {
+    trampoline::connected(ctx.arg(0), ctx.arg(4));
+    0
+}
+
+/// match-proto: `int unix_release(struct socket *sock)`, 2.6 to 6.18.
+#[fexit]
+pub fn unix_release(ctx: FExitContext) -> i32 {
+    trampoline::released(ctx.arg(0));
+    0
+}
+
 /// A program at the exit of `int f(struct socket *, struct msghdr *, size_t, int flags)`.
 macro_rules! at_receive {
     ($(#[$doc:meta])* $name:ident) => {

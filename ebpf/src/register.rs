@@ -9,7 +9,7 @@ use mcpwarden_abi::{
 use crate::{
     capture,
     kernel::{self, End, Ptr},
-    log,
+    log, socket,
     tables::{CHANNELS, CONNECTIONS, channel, count, find, next_number, now},
 };
 
@@ -30,6 +30,10 @@ pub fn register(task: Ptr, tgid: u32) -> Option<ConnectionId> {
     let (input, output) = stdio(task)?;
     if let Some(known) = find(&input.near, &output.near) {
         return Some(known);
+    }
+    // A server that was handed the socket that its listener accepted: what its client has begun to say goes on there.
+    if socket::keeps(&input.far) || socket::keeps(&output.far) {
+        return None;
     }
     if let Some(taken) = channel(&input.near) {
         // SAFETY: a live map value.

@@ -1,7 +1,8 @@
-//! TCP connections whose bytes are captured: to servers that are declared, and within this host until it is clear that
-//! they are no MCP's.
+//! Connections of sockets whose bytes are captured: over TCP to servers that are declared, and within this host, over TCP and
+//! Unix sockets, until it is clear that they are no MCP's.
 //!
-//! They are channels as pipes are, of which the client's end alone is known: the inode of its socket. They end with it.
+//! They are channels as pipes are, of which the client's end alone is known: the inode of its socket. They end with it: a hook
+//! tells of the end of those over TCP, and the next fd scan finds that of the others.
 
 use aya_ebpf::{
     bindings::{BPF_NOEXIST, bpf_sock, bpf_sock_addr},
@@ -9,13 +10,15 @@ use aya_ebpf::{
 };
 use core::ffi::c_void;
 use mcpwarden_abi::{
-    CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Endpoint, Positions,
-    RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, SOCKET, SOCKETS_MOST_OF_ONE, STATE_CONFIRMED,
-    STATE_SUSPECT, STATE_UNHEARD, Socket, Stream,
+    CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Endpoint, FLAG_LINES,
+    Listener, Positions, RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, SOCKET, SOCKETS_MOST_OF_ONE,
+    STATE_CONFIRMED, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, Socket, SocketInfo, Stream, UNIX,
+    UNIX_NAME_BYTES,
 };
 
 use crate::{
-    kernel::{self, Ptr, offset, probe},
+    connect,
+    kernel::{self, Ptr, offset},
     ring::{RING, header},
     source::read,
     tables::{self, FOUND, LIFTED, SOCKETS, SOCKETS_OF},
@@ -34,23 +37,29 @@ static FRESH: Socket = Socket {
     },
     key: ChannelKey { inode: 0, device: 0, generation: 0 },
     endpoint: Endpoint { netns_cookie: 0, address: [0; 16], port: 0, zero: [0; 3] },
-    info: ConnectInfo {
-        start_ns: 0,
-        cgroup_id: 0,
-        netns_cookie: 0,
-        address: [0; 16],
-        generation: 0,
-        server: 0,
-        rule: 0,
-        uid: 0,
-        port: 0,
-        family: 0,
-        protocol: 0,
-        verdict: 0,
-        enforced: 0,
-        because: 0,
+    info: SocketInfo {
+        connect: ConnectInfo {
+            start_ns: 0,
+            cgroup_id: 0,
+            netns_cookie: 0,
+            address: [0; 16],
+            generation: 0,
+            server: 0,
+            rule: 0,
+            uid: 0,
+            port: 0,
+            family: 0,
+            protocol: 0,
+            verdict: 0,
+            enforced: 0,
+            because: 0,
+        },
+        listener: Listener { pid: 0, length: 0, name: [0; UNIX_NAME_BYTES], zero: 0 },
     },
 };
+
+/// `linux/socket.h`
+const AF_UNIX: u16 = 1;
 
 /// A socket is about to connect, perhaps once more: what it was connected to before is over.
 ///
@@ -87,10 +96,7 @@ pub fn opens(
         return;
     };
     // Nobody looks at it before its inode is a channel.
-    let (true, Some(socket)) = (SOCKETS.insert(&key, &FRESH, 0).is_ok(), tables::socket(key)) else {
-        tables::count(Counter::SocketsRefused, 1);
-        return;
-    };
+    let Some(socket) = fresh(key) else { return };
     // SAFETY: a live map value.
     let known = unsafe {
         (*socket).endpoint.netns_cookie = info.netns_cookie;
@@ -107,23 +113,149 @@ pub fn opens(
         (*socket).positions.uid = info.uid;
         (*socket).positions.since_ns = tables::now();
         (*socket).key = inode;
-        (*socket).info = *info;
+        (*socket).info.connect = *info;
     }
-    let roles = Channel { write_capture: key, read_capture: key, write_count: 0, read_count: 0 };
-    if !tables::assign_alone(&inode, &roles) {
-        let _ = SOCKETS.remove(&key);
+    if !begin(key, &inode) {
         return;
     }
     tables::advance(count, 1);
     tables::watch(tgid);
     if known {
-        report(key, SOCKET | number, tgid, info);
+        report(key, socket, 0);
     }
 }
 
+/// The current process has connected a Unix stream socket, of which this is the file: to what shows with the first bytes.
+#[inline(always)]
+pub fn connected(file: Ptr) {
+    opens_unix(kernel::number(file), kernel::number(kernel::current()));
+}
+
+/// A task has connected the Unix stream socket of which this is the file.
+///
+/// The verifier goes through it once, by itself: see [`crate::exec::report`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn opens_unix(file: u64, task: u64) -> i32 {
+    let Some((sock, peer)) = kernel::unix_pair(file as Ptr) else { return 0 };
+    if !connect::discovers() {
+        return 0;
+    }
+    let Some(inode) = kernel::key_of_sock(sock) else {
+        tables::count(Counter::SocketsUnread, 1);
+        return 0;
+    };
+    let task = task as Ptr;
+    let uid = kernel::uid_of(task).unwrap_or(0);
+    let tgid: u32 = kernel::probe(task, offset!(task_tgid)).unwrap_or(0);
+    let Some(number) = tables::next_number() else { return 0 };
+    let key = SOCKET | UNIX | number;
+    let Some(count) = room_of(uid) else {
+        tables::count(Counter::SocketsRefused, 1);
+        return 0;
+    };
+    let Some(socket) = fresh(key) else { return 0 };
+    // SAFETY: a live map value.
+    unsafe {
+        (*socket).positions.number = key;
+        (*socket).positions.pid = tgid;
+        (*socket).positions.uid = uid;
+        (*socket).positions.since_ns = tables::now();
+        (*socket).key = inode;
+        let info = &raw mut (*socket).info.connect;
+        (*info).start_ns = kernel::started_of(task);
+        (*info).cgroup_id = kernel::cgroup_of(task).unwrap_or(0);
+        (*info).netns_cookie = kernel::netns_of(sock);
+        (*info).uid = uid;
+        (*info).family = AF_UNIX;
+        let listener = &raw mut (*socket).info.listener;
+        (*listener).pid = kernel::listener_of(sock);
+        (*listener).length = kernel::name_of_unix(peer, &raw mut (*listener).name);
+    }
+    if begin(key, &inode) {
+        tables::advance(count, 1);
+        tables::watch(tgid);
+    }
+    0
+}
+
+/// Whether a channel is a connection of sockets over which something has gone that is worth a record; one over which nothing has
+/// gone yet is given up for who asks.
+#[inline(always)]
+pub fn keeps(inode: &ChannelKey) -> bool {
+    let Some(roles) = tables::channel(inode) else { return false };
+    // SAFETY: a live map value.
+    let key = unsafe { (*roles).write_capture };
+    if key & SOCKET == 0 {
+        return false;
+    }
+    let Some(socket) = tables::socket(key) else { return false };
+    // SAFETY: as above.
+    let speaks = unsafe { (*socket).positions.state } != STATE_UNHEARD;
+    if !speaks {
+        forget(key, socket);
+    }
+    speaks
+}
+
+/// A connection that is filled in where it lies. Nobody looks at it before its inode is a channel.
+#[inline(always)]
+fn fresh(key: ConnectionId) -> Option<*mut Socket> {
+    let socket = if SOCKETS.insert(&key, &FRESH, 0).is_ok() { tables::socket(key) } else { None };
+    if socket.is_none() {
+        tables::count(Counter::SocketsRefused, 1);
+    }
+    socket
+}
+
+/// Its inode is a channel from now on. Whether there was room.
+#[inline(always)]
+fn begin(key: ConnectionId, inode: &ChannelKey) -> bool {
+    let roles = Channel { write_capture: key, read_capture: key, write_count: 0, read_count: 0 };
+    let begun = tables::assign_alone(inode, &roles);
+    if !begun {
+        let _ = SOCKETS.remove(&key);
+    }
+    begun
+}
+
+/// What begins with these bytes, of which `length` are some: it is read as HTTP, as lines, as what user space finds, or not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    Http,
+    Lines,
+    /// Blanks, or the mark of an encoding.
+    Blank,
+    Foreign,
+}
+
+/// Who speaks HTTP begins with a request; some send blank lines before it, or a letter by itself. Who speaks in lines begins
+/// with a message or a batch, whoever is first.
+#[inline(always)]
+fn opening(direction: u8, first: u32, length: u64) -> Opening {
+    const fn word(text: &[u8; 4]) -> u32 {
+        u32::from_ne_bytes(*text)
+    }
+    let letter = first.to_ne_bytes()[0];
+    if matches!(letter, b'{' | b'[') {
+        return Opening::Lines;
+    }
+    if matches!(letter, b'\r' | b'\n' | b' ' | b'\t' | 0xef) {
+        return Opening::Blank;
+    }
+    let alone = matches!(letter, b'P' | b'G' | b'D' | b'O' | b'H');
+    let asks = length < 4 && alone
+        || first == word(b"POST")
+        || first == word(b"GET ")
+        || first == word(b"DELE")
+        || first == word(b"OPTI")
+        || first == word(b"HEAD")
+        || first == word(b"PRI ");
+    if direction == CLIENT_TO_SERVER && asks { Opening::Http } else { Opening::Foreign }
+}
+
 /// The first bytes of one that nobody declared go `direction`; the first buffer of them lies at `address`, 0 where it
-/// cannot be looked at. Whether they are worth a record: who speaks HTTP begins with a request; some send blank lines before
-/// it, or a letter by itself.
+/// cannot be looked at. Whether they are worth a record.
 ///
 /// A function of its own, and numbers for arguments: the stack of who asks has no room for what it takes.
 #[inline(never)]
@@ -134,27 +266,17 @@ pub fn received(key: ConnectionId, direction: u8, address: u64, length: u64) -> 
         forget(key, socket);
         return false;
     };
-    const fn word(text: &[u8; 4]) -> u32 {
-        u32::from_ne_bytes(*text)
-    }
-    let letter = first.to_ne_bytes()[0];
-    let alone = matches!(letter, b'P' | b'G' | b'D' | b'O' | b'H');
-    let asks = matches!(letter, b'\r' | b'\n')
-        || length < 4 && alone
-        || first == word(b"POST")
-        || first == word(b"GET ")
-        || first == word(b"DELE")
-        || first == word(b"OPTI")
-        || first == word(b"HEAD")
-        || first == word(b"PRI ");
-    if direction != CLIENT_TO_SERVER || !asks {
+    let opening = opening(direction, first, length);
+    // HTTP over Unix sockets is not read.
+    if opening == Opening::Foreign || opening == Opening::Http && key & UNIX != 0 {
         tables::count(Counter::SocketsForeign, 1);
         forget(key, socket);
         return false;
     }
+    let is_lines = opening == Opening::Lines;
     // SAFETY: a live map value; the state is set here and by nobody else.
-    unsafe { (*socket).positions.state = STATE_SUSPECT };
-    report_known(key, socket);
+    unsafe { (*socket).positions.state = if is_lines { STATE_PLAUSIBLE } else { STATE_SUSPECT } };
+    report(key, socket, if is_lines { FLAG_LINES } else { 0 });
     true
 }
 
@@ -196,7 +318,7 @@ fn forget(key: ConnectionId, socket: *const Socket) {
     // SAFETY: a live map value.
     let Socket { key: inode, info, .. } = unsafe { &*socket };
     tables::forsake(inode, key);
-    leave(info.uid);
+    leave(info.connect.uid);
     let _ = SOCKETS.remove(&key);
 }
 
@@ -206,7 +328,7 @@ fn end(key: ConnectionId, socket: *mut Socket) {
     // SAFETY: a live map value.
     let Socket { positions, key: inode, info, .. } = unsafe { &*socket };
     tables::forsake(inode, key);
-    leave(info.uid);
+    leave(info.connect.uid);
     if positions.state != STATE_UNHEARD {
         if let Some(mut record) = RING.reserve::<ClosedRecord>(0) {
             let length = size_of::<[Stream; 2]>();
@@ -242,19 +364,14 @@ fn inode_of(ctx: *mut bpf_sock_addr) -> Option<ChannelKey> {
         );
         plain
     };
-    let socket: Ptr = probe(sock, offset!(sock_socket))?;
-    if socket.is_null() || probe::<Ptr>(socket, offset!(socket_file))?.is_null() {
-        return None;
-    }
-    // `struct socket_alloc { struct socket; struct inode }`: the socket is the first member.
-    kernel::key_of(socket.wrapping_add(offset!(socket_alloc_inode)))
+    kernel::key_of_sock(sock)
 }
 
 /// A record of a connection as it lies in the ring.
 #[repr(C)]
 struct SocketRecord {
     header: RecordHeader,
-    info: ConnectInfo,
+    info: SocketInfo,
 }
 
 /// That of its end.
@@ -264,25 +381,9 @@ struct ClosedRecord {
     streams: [Stream; 2],
 }
 
+/// Reports a connection, written in place: there is little stack where that is done.
 #[inline(always)]
-fn report(key: ConnectionId, number: ConnectionId, tgid: u32, info: &ConnectInfo) {
-    let Some(mut record) = RING.reserve::<SocketRecord>(0) else {
-        tables::count(Counter::RingFullFacts, 1);
-        return;
-    };
-    record.write(SocketRecord {
-        header: RecordHeader {
-            offset: key,
-            ..header(RECORD_SOCKET, number, (tgid, info.uid), size_of::<ConnectInfo>())
-        },
-        info: *info,
-    });
-    record.submit(0);
-}
-
-/// The same of one that is known, written in place: there is little stack where it is told of.
-#[inline(always)]
-fn report_known(key: ConnectionId, socket: *const Socket) {
+fn report(key: ConnectionId, socket: *const Socket, flags: u8) {
     let Some(mut entry) = RING.reserve::<SocketRecord>(0) else {
         tables::count(Counter::RingFullFacts, 1);
         return;
@@ -293,8 +394,8 @@ fn report_known(key: ConnectionId, socket: *const Socket) {
         (*record).header.kind = RECORD_SOCKET;
         (*record).header.direction = 0;
         (*record).header.cause = 0;
-        (*record).header.flags = 0;
-        (*record).header.length = size_of::<ConnectInfo>() as u32;
+        (*record).header.flags = flags;
+        (*record).header.length = size_of::<SocketInfo>() as u32;
         (*record).header.time_ns = tables::now();
         (*record).header.connection = (*socket).positions.number;
         (*record).header.offset = key;

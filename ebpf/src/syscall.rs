@@ -14,7 +14,7 @@ use crate::{
     capture::{Payload, passed},
     exec,
     kernel::{self, FMODE_WRITE, Ptr, load, offset, probe},
-    ring,
+    ring, socket,
     source::{Coming, Source, UNTOLD, User, mmsghdr, read},
     tables,
 };
@@ -38,6 +38,7 @@ pub mod op {
     pub const SENDFILE: u16 = 14;
     pub const SOCKETCALL: u16 = 15;
     pub const DUP: u16 = 16;
+    pub const CONNECT: u16 = 17;
 }
 
 const NUMBERS: usize = 512;
@@ -47,7 +48,7 @@ const NUMBERS: usize = 512;
 static OPS: [u16; NUMBERS] = ops();
 
 const fn ops() -> [u16; NUMBERS] {
-    let native: [(usize, u16); 19] = [
+    let native: [(usize, u16); 20] = [
         (0, op::READ),
         (1, op::WRITE),
         (19, op::READV),
@@ -55,6 +56,7 @@ const fn ops() -> [u16; NUMBERS] {
         (32, op::DUP),
         (33, op::DUP),
         (40, op::SENDFILE),
+        (42, op::CONNECT),
         (44, op::SENDTO),
         (45, op::RECVFROM),
         (46, op::SENDMSG),
@@ -68,7 +70,7 @@ const fn ops() -> [u16; NUMBERS] {
         (327, op::READV),
         (328, op::WRITEV),
     ];
-    let compat: [(usize, u16); 22] = [
+    let compat: [(usize, u16); 23] = [
         (3, op::READ),
         (4, op::WRITE),
         (41, op::DUP),
@@ -84,6 +86,7 @@ const fn ops() -> [u16; NUMBERS] {
         (330, op::DUP),
         (337, op::RECVMMSG),
         (345, op::SENDMMSG),
+        (362, op::CONNECT),
         (369, op::SENDTO),
         (370, op::SENDMSG),
         (371, op::RECVFROM),
@@ -144,8 +147,12 @@ pub fn returned(regs: Ptr, result: u64) {
     }
     // SAFETY: in bounds; volatile, so that the table stays a table.
     let ops = unsafe { core::ptr::read_volatile(OPS.as_ptr().add(number as usize)) };
-    // Most calls return 0, and of these one is of interest.
-    if ops == op::NONE || result == 0 && !may_duplicate(ops) {
+    // Most calls return 0, and of these few are of interest.
+    if ops == op::NONE || result == 0 && !may_duplicate(ops) && !may_connect(ops) {
+        return;
+    }
+    if result == 0 && may_connect(ops) {
+        connected(regs, ops);
         return;
     }
     if may_duplicate(ops) {
@@ -236,6 +243,28 @@ fn op_of(ops: u16, compat: bool) -> u16 {
 #[inline(always)]
 fn may_duplicate(ops: u16) -> bool {
     op_of(ops, false) == op::DUP || op_of(ops, true) == op::DUP
+}
+
+/// Whether it connects sockets, as a 64-bit or as a 32-bit call.
+#[inline(always)]
+fn may_connect(ops: u16) -> bool {
+    op_of(ops, false) == op::CONNECT || op_of(ops, true) == op::CONNECT
+}
+
+/// A socket was connected, if this call is one that does that.
+#[inline(always)]
+fn connected(regs: Ptr, ops: u16) {
+    let task = kernel::current();
+    let compat = load::<u32>(task, offset!(task_thread_status)) & TS_COMPAT != 0;
+    if op_of(ops, compat) != op::CONNECT {
+        return;
+    }
+    // Both: the verifier allows no calculation with the context.
+    let (narrow, wide): (u64, u64) = (load(regs, regs::BX), load(regs, regs::DI));
+    let descriptor = if compat { narrow } else { wide };
+    if let Some(file) = kernel::file_of(task, descriptor as u32) {
+        socket::connected(file);
+    }
 }
 
 /// For the trampoline backend: a call that duplicates a descriptor returned.

@@ -32,7 +32,7 @@ pub static CONNECTIONS: HashMap<ConnectionId, Connection> =
 #[map(name = "CONFIRMED")]
 static CONFIRMED: HashMap<ConnectionId, u32> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
 
-/// What is known of each TCP connection whose bytes are captured, by its key. Its 5 MB are taken at once: each connection
+/// What is known of each connection of sockets whose bytes are captured, by its key. Its 7 MB are taken at once: each connection
 /// within the host comes in and goes, and would wait for memory.
 #[map(name = "SOCKETS")]
 pub static SOCKETS: HashMap<ConnectionId, Socket> = HashMap::with_max_entries(SOCKETS_MOST, 0);
@@ -41,7 +41,7 @@ pub static SOCKETS: HashMap<ConnectionId, Socket> = HashMap::with_max_entries(SO
 #[map(name = "SOCKETS_OF")]
 pub static SOCKETS_OF: HashMap<u32, u64> = HashMap::with_max_entries(4_096, BPF_F_NO_PREALLOC);
 
-/// TCP connections of which user space knows that they are a server's: everything is captured. A table of its own: user space
+/// Connections of sockets of which user space knows that they are a server's: everything is captured. A table of its own: user space
 /// must not write into [`SOCKETS`], whose positions move all the time.
 #[map(name = "LIFTED")]
 pub static LIFTED: HashMap<ConnectionId, u32> = HashMap::with_max_entries(16_384, BPF_F_NO_PREALLOC);
@@ -212,13 +212,13 @@ pub fn connection(id: ConnectionId) -> Option<*const Connection> {
     CONNECTIONS.get_ptr(id)
 }
 
-/// What is known of a TCP connection, by its key.
+/// What is known of a connection of sockets, by its key.
 #[inline(always)]
 pub fn socket(key: ConnectionId) -> Option<*mut Socket> {
     SOCKETS.get_ptr_mut(&key)
 }
 
-/// Whether user space knows a TCP connection to be a server's.
+/// Whether user space knows a connection of sockets to be a server's.
 #[inline(always)]
 pub fn lifted(key: ConnectionId) -> bool {
     LIFTED.get_ptr(&key).is_some()

@@ -16,6 +16,7 @@ use crate::{
     gate,
     iterator::{self, Location, Memory},
     kernel::{self, Ptr, key_of_file, load, offset},
+    socket,
     source::{Coming, Source},
     syscall::{self, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_TRUNC},
     tables,
@@ -81,6 +82,26 @@ pub fn sent(socket: Ptr, message: Ptr, result: i32) {
         }
     }
     passed(channel, true, bytes, caller(), payload);
+}
+
+/// A Unix socket was connected.
+#[inline(always)]
+pub fn connected(socket: Ptr, result: i32) {
+    let file: Ptr = load(socket, offset!(socket_file));
+    if result == 0 && !file.is_null() {
+        socket::connected(file);
+    }
+}
+
+/// A Unix socket was closed by the last who held it.
+#[inline(always)]
+pub fn released(socket: Ptr) {
+    let Some(channel) = channel_of(load(socket, offset!(socket_file))) else { return };
+    // SAFETY: a live map value.
+    let key = unsafe { (*channel).write_capture };
+    if key & SOCKET != 0 {
+        socket::again(key);
+    }
 }
 
 /// A socket gave bytes up.

@@ -65,7 +65,7 @@ pub use command::{ByHand, CommandError, Decide, Definitions, OperatorCommand, Pr
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
 pub use connections::Traffic;
 pub use evaluator::{Judge, ServerStanding, WaitingTool};
-pub use io::{Connect, Exec, ExitStatus, Found, Input, Output, Process, Reached};
+pub use io::{Connect, Exec, ExitStatus, Found, Input, Output, Process, Reached, ServerAddress};
 
 use crate::event::{CaptureGap, Event, GateDecided, Trace};
 use crate::protocol::{self, Message};

@@ -58,7 +58,7 @@ pub use discovery::{Declared, NamePatterns};
 pub use engine::{
     ByHand, CommandError, Connect, Counters, Decide, Definitions, Engine, EngineConfig, EngineLimits, Exec,
     ExitStatus, Found, Input, Inspect, OperatorCommand, Output, Payloads, Process, ProfileError, Reached,
-    Traffic, WaitingTool,
+    ServerAddress, Traffic, WaitingTool,
 };
 pub use event::{Event, EventBody};
 pub use terms::{ConnectionId, Direction, GapCause, ServerId, SessionId, Timestamp};

@@ -9,6 +9,7 @@ use super::{
     order::{MissingRange, Segment},
     outlet::Outlet,
     output::Sink,
+    socket::Framing,
 };
 
 /// How many neutralized bytes are remembered.
@@ -35,13 +36,16 @@ enum Reader {
     Lines(FrameCutter),
     /// In requests and answers of HTTP, which takes both directions.
     Http,
+    /// Over sockets, as the first bytes of either direction say.
+    Undecided(Limits),
 }
 
 impl Frames {
     /// Nothing read yet.
     pub fn new(connection: ConnectionId, direction: Direction, limits: Limits) -> Self {
         let is_socket = connection.0 & abi::SOCKET != 0;
-        let reader = if is_socket { Reader::Http } else { Reader::Lines(FrameCutter::new(limits)) };
+        let reader =
+            if is_socket { Reader::Undecided(limits) } else { Reader::Lines(FrameCutter::new(limits)) };
         Self { connection, direction, reader, any: false, neutralized: BTreeMap::new(), is_stopped: false }
     }
 
@@ -67,7 +71,7 @@ impl Frames {
     pub fn pending_bytes(&self) -> usize {
         match &self.reader {
             Reader::Lines(cutter) => cutter.pending_bytes(),
-            Reader::Http => 0,
+            Reader::Http | Reader::Undecided(_) => 0,
         }
     }
 
@@ -136,21 +140,40 @@ impl Frames {
     /// Takes in the next segment of the stream.
     pub fn take(&mut self, segment: Segment<'_>, out: &mut Outlet<'_>) {
         match segment {
-            Segment::Bytes(offset, bytes, time) => match self.reader {
-                Reader::Lines(_) => self.lines(offset, bytes, time, out.sink),
-                Reader::Http => out.sockets.push(self.connection, self.direction, bytes, time, out.sink),
-            },
+            Segment::Bytes(offset, bytes, time) => {
+                self.decide(Some(bytes), time, out);
+                match self.reader {
+                    Reader::Lines(_) => self.lines(offset, bytes, time, out.sink),
+                    Reader::Http => out.sockets.push(self.connection, self.direction, bytes, time, out.sink),
+                    Reader::Undecided(_) => {}
+                }
+            }
             Segment::MissingRange(MissingRange { offset, bytes, cause, pid, time }) => {
                 out.counters.missing_bytes += bytes;
+                self.decide(None, time, out);
                 let Self { connection, direction, reader, .. } = self;
                 let (connection, direction) = (*connection, *direction);
-                if let Reader::Http = reader {
-                    return out.sockets.gap(connection, direction, bytes, cause, time, out.sink);
+                match reader {
+                    Reader::Lines(_) => {}
+                    Reader::Http => {
+                        return out.sockets.gap(connection, direction, bytes, cause, time, out.sink);
+                    }
+                    Reader::Undecided(_) => return,
                 }
                 let offset = Some(offset);
                 (out.sink)(Input::Gap { connection, direction, time, bytes, cause, pid, offset }.into());
                 self.break_off(bytes, time, out.sink);
             }
+        }
+    }
+
+    /// Finds out how a connection of sockets is read, where that is not known: by its first bytes, or `None` where they are missing.
+    fn decide(&mut self, first: Option<&[u8]>, time: Timestamp, out: &mut Outlet<'_>) {
+        let Reader::Undecided(limits) = self.reader else { return };
+        match out.sockets.framing(self.connection, first, time, out.sink) {
+            Some(Framing::Lines) => self.reader = Reader::Lines(FrameCutter::new(limits)),
+            Some(Framing::Http) => self.reader = Reader::Http,
+            Some(Framing::Unwanted) | None => {}
         }
     }
 

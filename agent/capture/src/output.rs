@@ -1,6 +1,6 @@
 //! The one exit of capture: all that it hands on goes through a [`Sink`].
 
-use mcpwarden_abi::{ConnectInfo, Endpoint, GateInfo, RecordHeader};
+use mcpwarden_abi::{ConnectInfo, Endpoint, GateInfo, RecordHeader, SocketInfo};
 use mcpwarden_policy::Input;
 
 /// Takes the outputs of capture, in their order. It is called while [`Capture`](crate::Capture) works: a taker that has to
@@ -30,8 +30,8 @@ impl<'a> From<Input<'a>> for Output<'a> {
 pub enum SideRecord {
     /// A process connects, or sends to an address.
     Connect(RecordHeader, ConnectInfo),
-    /// The bytes of a TCP connection are captured from now on: see [`Capture::open_socket`](crate::Capture::open_socket).
-    Socket(RecordHeader, ConnectInfo),
+    /// The bytes of a connection of sockets are captured from now on: see [`Capture::open_socket`](crate::Capture::open_socket).
+    Socket(RecordHeader, SocketInfo),
     /// The gate acted on a write, or the write was undecidable.
     Gate(RecordHeader, GateInfo),
 }

@@ -1,14 +1,13 @@
-//! TCP connections that clients have with servers: from bytes to what the two say to each other.
+//! Connections of sockets that clients have with servers: from bytes to what the two say to each other.
 
 use std::{
     collections::{HashMap, HashSet},
-    net::SocketAddr,
     time::Duration,
 };
 
-use mcpwarden_abi::Endpoint;
+use mcpwarden_abi::{Endpoint, SOCKET};
 use mcpwarden_policy::{
-    ConnectionId, Direction, GapCause, Input, Process, Reached, ServerId, Timestamp,
+    ConnectionId, Direction, GapCause, Input, Process, Reached, ServerAddress, ServerId, Timestamp,
     event::ServerType,
     http::{Http, HttpCounters, HttpLimits, HttpOutput, Peers},
     network,
@@ -32,7 +31,11 @@ pub struct Connected {
     /// The client.
     pub client: Process,
     /// The server's address.
-    pub address: SocketAddr,
+    pub address: ServerAddress,
+    /// The process that listens there, where that is known.
+    pub server: Option<Process>,
+    /// Whether it is known to have begun with JSON.
+    pub is_in_lines: bool,
     /// Its network namespace, of another than the agent's.
     pub netns: Option<u64>,
     /// The declared servers that are there.
@@ -48,15 +51,35 @@ impl Connected {
         path: String,
         kind: ServerType,
     ) -> Reached {
-        let Self { client, address, netns, declared, .. } = self;
-        Reached { connection, time, client, address, netns, host, path, kind, declared }
+        let Self { client, address, server, netns, declared, .. } = self;
+        Reached { connection, time, client, address, server, netns, host, path, kind, declared }
+    }
+}
+
+/// How the bytes of a connection become messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// In requests and answers of HTTP.
+    Http,
+    /// A line each.
+    Lines,
+    /// Nothing of it is wanted any more.
+    Unwanted,
+}
+
+impl Framing {
+    /// What begins so; `None` of blanks alone, the mark of an encoding among them.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let is_blank = |byte: &&u8| matches!(**byte, b' ' | b'\t' | b'\r' | b'\n' | 0xef | 0xbb | 0xbf);
+        let first = bytes.iter().find(|byte| !is_blank(byte))?;
+        Some(if matches!(first, b'{' | b'[') { Self::Lines } else { Self::Http })
     }
 }
 
 /// A client: its process, and when that started.
 type Client = (u32, u64);
 
-/// All TCP connections.
+/// All connections of sockets.
 pub struct Sockets {
     http: Http,
     /// Most connections at once, and of one user.
@@ -65,6 +88,8 @@ pub struct Sockets {
     by_user: HashMap<Option<u32>, usize>,
     refused: u64,
     open: HashMap<u64, Connected>,
+    /// How those are read over which something has gone.
+    framings: HashMap<u64, Framing>,
     /// How many of these each client has.
     counts: HashMap<Client, usize>,
     /// Conversations with what is known to be a server.
@@ -98,6 +123,7 @@ impl Sockets {
             by_user: HashMap::new(),
             refused: 0,
             open: HashMap::new(),
+            framings: HashMap::new(),
             counts: HashMap::new(),
             confirmed: HashSet::new(),
             lifted: HashSet::new(),
@@ -107,19 +133,13 @@ impl Sockets {
     }
 
     /// A connection was made.
-    pub fn open(&mut self, id: u64, connected: Connected, time: Timestamp, sink: &mut Sink<'_>) {
+    pub fn open(&mut self, id: u64, connected: Connected, sink: &mut Sink<'_>) {
         let client = key(&connected.client);
-        let known = !connected.declared.is_empty();
-        let peers = Peers {
-            client,
-            server: network::Endpoint { address: connected.address, netns: connected.netns },
-            known,
-        };
         // There must be room for servers over stdio, whoever makes how many connections.
         let key_of_kernel = connected.key;
         let crowded = self.open.len() >= self.most || self.of_user(connected.client.uid) >= self.most_of_user;
-        if crowded || !self.http.open(ConnectionId(id), peers, time) {
-            self.refused += u64::from(crowded);
+        if crowded {
+            self.refused += 1;
             sink(Output::Kernel(KernelAction::Drop { key: key_of_kernel, number: id }));
             return;
         }
@@ -136,7 +156,50 @@ impl Sockets {
         sink(Output::Kernel(KernelAction::Drop { key, number: id }));
     }
 
-    /// Bytes of a connection, in order.
+    /// How a connection is read: as its first bytes say, where that is not known yet. They are `None` where they are missing.
+    pub fn framing(
+        &mut self,
+        id: ConnectionId,
+        first: Option<&[u8]>,
+        time: Timestamp,
+        sink: &mut Sink<'_>,
+    ) -> Option<Framing> {
+        if let Some(known) = self.framings.get(&id.0) {
+            return Some(*known);
+        }
+        let connected = self.open.get(&id.0)?;
+        let framing = match first {
+            _ if connected.is_in_lines => Framing::Lines,
+            Some(bytes) => Framing::of(bytes)?,
+            None => Framing::Http,
+        };
+        let begun = match (framing, &connected.address) {
+            (Framing::Lines, address) => {
+                let kind = match address {
+                    ServerAddress::Internet(_) => ServerType::Tcp,
+                    ServerAddress::Unix(_) => ServerType::Unix,
+                };
+                let reached = connected.clone().reached(id, time, None, String::new(), kind);
+                sink(Input::Reached(reached).into());
+                true
+            }
+            (_, ServerAddress::Internet(address)) => {
+                let server = network::Endpoint { address: *address, netns: connected.netns };
+                let known = !connected.declared.is_empty();
+                self.http.open(id, Peers { client: key(&connected.client), server, known }, time)
+            }
+            // HTTP over Unix sockets is not read.
+            (_, ServerAddress::Unix(_)) => false,
+        };
+        let framing = if begun { framing } else { Framing::Unwanted };
+        if !begun {
+            sink(Output::Kernel(KernelAction::Drop { key: connected.key, number: id.0 }));
+        }
+        self.framings.insert(id.0, framing);
+        Some(framing)
+    }
+
+    /// Bytes of a connection that speaks HTTP, in order.
     pub fn push(
         &mut self,
         id: ConnectionId,
@@ -174,6 +237,9 @@ impl Sockets {
             hand_on(output, time, open, confirmed, lifted, sink);
         });
         self.lifted.remove(&id);
+        if self.framings.remove(&id) == Some(Framing::Lines) {
+            sink(Input::Closed { connection: ConnectionId(id), time }.into());
+        }
         let Some(connected) = self.open.remove(&id) else { return };
         if let Some(count) = self.by_user.get_mut(&connected.client.uid) {
             *count = count.saturating_sub(1);
@@ -209,6 +275,14 @@ impl Sockets {
 
     /// What is said in a conversation is known to be MCP: all its connections are captured as a whole.
     pub fn confirm(&mut self, link: ConnectionId, sink: &mut Sink<'_>) {
+        if link.0 & SOCKET != 0 {
+            if let Some(connected) = self.open.get(&link.0)
+                && self.lifted.insert(link.0)
+            {
+                sink(Output::Kernel(KernelAction::Lift(connected.key)));
+            }
+            return;
+        }
         self.confirmed.insert(link);
         for stream in self.http.streams(link) {
             if let Some(connected) = self.open.get(&stream.0)
@@ -222,6 +296,13 @@ impl Sockets {
 
     /// What is said in a conversation is known to be no MCP.
     pub fn drop_link(&mut self, link: ConnectionId, sink: &mut Sink<'_>) {
+        if link.0 & SOCKET != 0 {
+            if let Some(Connected { key, .. }) = self.open.get(&link.0) {
+                self.framings.insert(link.0, Framing::Unwanted);
+                sink(Output::Kernel(KernelAction::Drop { key: *key, number: link.0 }));
+            }
+            return;
+        }
         self.confirmed.remove(&link);
         for ConnectionId(number) in self.http.forget(link) {
             if let Some(Connected { key, .. }) = self.open.get(&number) {
@@ -306,3 +387,6 @@ fn hand_on(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

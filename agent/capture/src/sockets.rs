@@ -1,4 +1,4 @@
-//! TCP connections beside those over stdio: their records, and how the kernel's tables are held against them.
+//! Connections of sockets beside those over stdio: their records, and how the kernel's tables are held against them.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{
 use crate::{output::Sink, time::BootTime};
 
 impl Capture {
-    /// Bytes of a TCP connection will come, or wait already.
+    /// Bytes of a connection of sockets will come, or wait already.
     pub fn open_socket(
         &mut self,
         id: u64,
@@ -28,7 +28,7 @@ impl Capture {
         if let Some(connection) = self.connections.get_mut(&id) {
             self.memory.assign(&mut connection.account, connected.client.uid);
         }
-        self.sockets.open(id, connected, now, sink);
+        self.sockets.open(id, connected, sink);
         self.release_early(id, clock, now, sink);
     }
 

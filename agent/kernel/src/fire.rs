@@ -8,7 +8,12 @@ use std::{
     net::{TcpListener, TcpStream, UdpSocket},
     os::{
         fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
-        unix::{fs::OpenOptionsExt as _, net::UnixStream},
+        linux::net::SocketAddrExt as _,
+        unix::{
+            self,
+            fs::OpenOptionsExt as _,
+            net::{UnixListener, UnixStream},
+        },
     },
     process::{Command, Stdio},
 };
@@ -68,7 +73,10 @@ fn named_pipe() -> std::io::Result<()> {
 }
 
 fn unix_sockets() -> std::io::Result<()> {
-    let (mut one, mut other) = UnixStream::pair()?;
+    let name = unix::net::SocketAddr::from_abstract_name(format!("mcpwarden-doctor-{}", std::process::id()))?;
+    let listener = UnixListener::bind_addr(&name)?;
+    let mut one = UnixStream::connect_addr(&name)?;
+    let (mut other, _) = listener.accept()?;
     one.write_all(b".")?;
     other.read_exact(&mut [0])
 }

@@ -57,7 +57,9 @@ const PIPES: [&[&str]; 2] = [
 ];
 /// Where one of them is part of a module, its functions are not the kernel's own, and the backend cannot be used: the
 /// module may be loaded at any time.
-const SOCKETS: [&str; 6] = [
+const SOCKETS: [&str; 8] = [
+    "unix_stream_connect",
+    "unix_release",
     "unix_stream_sendmsg",
     "unix_stream_recvmsg",
     "inet_sendmsg",

@@ -110,7 +110,7 @@ impl Sockets {
     /// kernel half does meanwhile is counted the next time.
     fn count(&mut self, all: &[(u64, abi::Socket)]) {
         let mut counts: collections::HashMap<u32, u64> = collections::HashMap::new();
-        all.iter().for_each(|(_, socket)| *counts.entry(socket.info.uid).or_default() += 1);
+        all.iter().for_each(|(_, socket)| *counts.entry(socket.info.connect.uid).or_default() += 1);
         let known: Vec<u32> = self.by_user.keys().filter_map(Result::ok).collect();
         for uid in known {
             // What is not there is as good as deleted.

@@ -120,6 +120,13 @@ fn hooks() -> Vec<Row> {
                  mcp_server_uncaptured names servers that use one"
             .into(),
     });
+    rows.push(Row {
+        name: "shared memory, named packet sockets".into(),
+        verdict: Verdict::Off,
+        detail: "messages through shared memory, or a named Unix socket of datagrams or sequenced packets, are neither \
+                 captured nor reported; named Unix stream sockets and TCP within this host are captured"
+            .into(),
+    });
     if let Some(reason) = unproven {
         rows.push(Row {
             name: "proof".into(),

@@ -84,7 +84,7 @@ pub fn of_programs(programs: &[ProgramStats]) -> Vec<(String, u64)> {
 }
 
 /// Those of the rules on addresses.
-pub fn of_network(network: &NetworkCounters) -> [Named; 9] {
+pub fn of_network(network: &NetworkCounters) -> [Named; 10] {
     [
         ("network_names_unanswered", network.names_unanswered),
         ("network_name_addresses_refused", network.name_addresses_refused),
@@ -93,6 +93,7 @@ pub fn of_network(network: &NetworkCounters) -> [Named; 9] {
         ("network_closings_failed", network.closings_failed),
         ("network_adopted_untold", network.adopted_unreported),
         ("network_found_refused", network.found_refused),
+        ("network_listeners_skipped", network.listeners_skipped),
         ("network_blocks_refused", network.blocks_refused),
         ("network_judged_by_forgotten", network.judged_by_forgotten),
     ]

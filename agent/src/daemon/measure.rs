@@ -96,7 +96,9 @@ pub fn of_http(counters: &BTreeMap<String, u64>) -> Sample {
 /// Of sessions and servers.
 pub fn of_engine(engine: &Engine) -> Vec<Sample> {
     let mut samples = vec![sample(table::SESSIONS, &[], engine.sessions() as u64)];
-    for kinds in [&[ServerType::Stdio][..], &[ServerType::Http, ServerType::Sse]] {
+    for kinds in
+        [&[ServerType::Stdio][..], &[ServerType::Http, ServerType::Sse], &[ServerType::Tcp, ServerType::Unix]]
+    {
         let all: Vec<_> = kinds.iter().map(|kind| engine.traffic(*kind)).collect();
         samples.extend(of_traffic(transport(kinds[0]), &all));
     }

@@ -126,7 +126,7 @@ impl Observer {
             self.gate.with_label_values(&[&*word(&action), OTHER]);
         }
         for (transport, cause) in
-            ["stdio", "http"].iter().flat_map(|one| CAUSES.map(|cause| (*one, word(&cause))))
+            ["stdio", "http", "socket"].iter().flat_map(|one| CAUSES.map(|cause| (*one, word(&cause))))
         {
             self.gaps.with_label_values(&[transport, &cause]);
             for direction in ["c2s", "s2c"] {
@@ -248,6 +248,7 @@ pub fn transport(kind: ServerType) -> &'static str {
     match kind {
         ServerType::Stdio => "stdio",
         ServerType::Http | ServerType::Sse => "http",
+        ServerType::Tcp | ServerType::Unix => "socket",
     }
 }
 

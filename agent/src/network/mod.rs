@@ -4,6 +4,7 @@ mod blocks;
 mod dns;
 mod found;
 mod install;
+mod listeners;
 mod names;
 mod opened;
 mod packet_sockets;
@@ -19,7 +20,7 @@ use std::{
 
 use mcpwarden_abi::{
     self as abi, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, ConnectInfo, RecordHeader,
-    SET_ALL,
+    SET_ALL, SocketInfo,
 };
 use mcpwarden_capture::socket::Connected;
 use mcpwarden_kernel::{
@@ -27,7 +28,7 @@ use mcpwarden_kernel::{
     addresses::{Addresses, InstallError},
 };
 use mcpwarden_policy::{
-    Connect, ConnectionId, Process, ServerId,
+    Connect, ConnectionId, Process, ServerAddress, ServerId,
     config::Config,
     event::{Family, Protocol},
     glob::GlobError,
@@ -42,6 +43,7 @@ pub use blocks::{BlockError, BlockRequest, Standing, Who, text};
 use dns::Dns;
 use found::FoundServers;
 use install::{flags, ttl};
+use listeners::Listeners;
 use names::Names;
 pub use opened::Belonging;
 use opened::{Flow, Opened};
@@ -89,6 +91,8 @@ pub struct NetworkCounters {
     pub dns_missed: u64,
     /// Servers that nobody declared and that were not remembered, each time one answered: there were too many.
     pub found_refused: u64,
+    /// Servers that are spoken to in lines, whose process was not looked for, each time: too many were just before.
+    pub listeners_skipped: u64,
     /// Blocks by hand that did not fit.
     pub blocks_refused: u64,
     /// Connections that were judged by a table that is forgotten: their rule cannot be told.
@@ -102,6 +106,8 @@ pub struct Network {
     denials: ServerDenials,
     /// Servers that nobody declared, where they answered.
     found: FoundServers,
+    /// Who listens where clients speak in lines.
+    listeners: Listeners,
     names: Names,
     /// What addresses are called, where that can be listened to.
     dns: Option<Dns>,
@@ -143,6 +149,7 @@ impl Network {
             blocks: Vec::new(),
             denials: ServerDenials::new(config)?,
             found: FoundServers::default(),
+            listeners: Listeners::default(),
             flags,
             netns_cookie: sockets::netns_cookie().map_err(NetworkError::Namespace)?,
             tables: VecDeque::new(),
@@ -250,12 +257,26 @@ impl Network {
     }
 
     /// Who has connected to what may be a server, by a record of the kernel half. `None` of what the agent itself does.
-    pub fn connected(&mut self, header: &RecordHeader, info: &ConnectInfo) -> Option<Connected> {
+    pub fn connected(&mut self, header: &RecordHeader, info: &SocketInfo) -> Option<Connected> {
+        let SocketInfo { connect: info, listener } = info;
         if header.pid == std::process::id() {
             return None;
         }
         let mut client = self.process(header, info);
         process::complete(&mut client);
+        if i32::from(info.family) == libc::AF_UNIX {
+            let (address, netns) = (ServerAddress::Unix(unix_name(listener)), self.elsewhere(info));
+            return Some(Connected {
+                key: header.offset,
+                endpoint: abi::Endpoint::default(),
+                server: self.listener(listener.pid, &address, netns, header.pid),
+                client,
+                address,
+                is_in_lines: header.flags & abi::FLAG_LINES != 0,
+                netns,
+                declared: Vec::new(),
+            });
+        }
         let table = self.tables.iter().find(|(generation, _)| *generation == info.generation);
         self.counters.judged_by_forgotten += u64::from(table.is_none());
         let ip = IpAddr::V6(Ipv6Addr::from(info.address)).to_canonical();
@@ -266,6 +287,7 @@ impl Network {
             let all = table.servers().iter().filter(|server| server.is_at(address, &names));
             all.map(|server| server.id.clone()).collect()
         });
+        let (is_in_lines, netns) = (header.flags & abi::FLAG_LINES != 0, self.elsewhere(info));
         Some(Connected {
             key: header.offset,
             endpoint: abi::Endpoint {
@@ -278,10 +300,27 @@ impl Network {
                 zero: [0; 3],
             },
             client,
-            address,
-            netns: self.elsewhere(info),
+            server: is_in_lines.then(|| self.listener(0, &address.into(), netns, header.pid)).flatten(),
+            address: address.into(),
+            is_in_lines,
+            netns,
             declared: declared.unwrap_or_default(),
         })
+    }
+
+    /// The process that listens at an address to which `client` has connected: as the kernel half says (`pid`, 0 where it does
+    /// not), unless that listens for others or is gone.
+    fn listener(
+        &mut self,
+        pid: u32,
+        address: &ServerAddress,
+        netns: Option<u64>,
+        client: u32,
+    ) -> Option<Process> {
+        let told = (pid > 1).then(|| process::of(pid)).filter(|told| told.start_ns != 0);
+        let found = told.or_else(|| self.listeners.at(address, netns, client));
+        self.counters.listeners_skipped = self.listeners.skipped;
+        found
     }
 
     /// What a record of the kernel half says, for the policy core. `None` of what the agent itself does.
@@ -350,6 +389,19 @@ impl Network {
                 process::ancestors(header.pid)
             }),
             ..Process::default()
+        }
+    }
+}
+
+/// The name of a Unix socket, as `ss` and `systemd` write it: an abstract one begins with `@`.
+fn unix_name(listener: &abi::Listener) -> String {
+    let length = usize::try_from(listener.length).unwrap_or_default();
+    let name = listener.name.get(..length).unwrap_or_default();
+    match name {
+        [0, name @ ..] => format!("@{}", String::from_utf8_lossy(name)),
+        path => {
+            let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(path).into_owned()
         }
     }
 }

@@ -124,7 +124,7 @@ fn server(model: &Model, id: &str, server: &Server) -> Detail {
 /// What a server on the network is blocked by: its id where that is a declared one, its address where the id is only made
 /// of that.
 fn blockable(id: &str, server: &Server) -> Option<String> {
-    let on_the_network = matches!(server.kind, Some(ServerType::Http | ServerType::Sse));
+    let on_the_network = matches!(server.kind, Some(ServerType::Http | ServerType::Sse | ServerType::Tcp));
     let EventBody::ServerStarted(started) = &server.started.as_ref().filter(|_| on_the_network)?.body else {
         return None;
     };

@@ -31,9 +31,12 @@ pub use network::*;
 /// Identifies one connection (two channels) for the life of the agent. Never 0, never reused.
 pub type ConnectionId = u64;
 
-/// Set in the number of a TCP connection, and in the key by which the kernel half finds it, whose rest is the cookie of the
-/// client's socket: one socket can have several connections, one after the other.
+/// Set in the number of a connection of TCP or Unix sockets, and in the key by which the kernel half finds it. The rest of the
+/// key is the cookie of the client's socket, over TCP: one socket can have several connections, one after the other.
 pub const SOCKET: ConnectionId = 1 << 62;
+
+/// Set in the number of a connection of Unix sockets, which is its key, too: such a socket has one connection at most.
+pub const UNIX: ConnectionId = 1 << 61;
 
 /// The client's bytes on their way to the server.
 pub const CLIENT_TO_SERVER: u8 = 0;
@@ -89,7 +92,7 @@ pub const STATE_PLAUSIBLE: u32 = 1;
 pub const STATE_SUSPECT: u32 = 2;
 /// User space says that it is an MCP server.
 pub const STATE_CONFIRMED: u32 = 3;
-/// A TCP connection that nobody declared, over which nothing has gone yet.
+/// A connection of sockets that nobody declared, over which nothing has gone yet.
 pub const STATE_UNHEARD: u32 = 4;
 
 /// How many bytes of each direction are captured while a connection's state is [`STATE_SUSPECT`], and
@@ -146,7 +149,7 @@ pub const RECORD_EXIT: u8 = 4;
 /// descends from.
 pub const RECORD_CONNECT: u8 = 5;
 
-/// A TCP connection's bytes are captured from now on: [`ConnectInfo`] follows. `offset` is its key.
+/// The bytes of a connection of sockets are captured from now on: [`SocketInfo`] follows. `offset` is its key.
 pub const RECORD_SOCKET: u8 = 6;
 /// It has ended: its two [`Stream`]s follow.
 pub const RECORD_SOCKET_CLOSED: u8 = 7;
@@ -182,6 +185,9 @@ pub const FLAG_ADOPTED: u8 = 1;
 pub const FLAG_ARGV_TRUNCATED: u8 = 2;
 /// The parent was forked and runs no program of its own: perhaps it is there to end, and its parent is the client.
 pub const FLAG_PARENT_IS_FORK: u8 = 4;
+
+/// Of a [`RECORD_SOCKET`]: it began with JSON, so that each line of it is a message.
+pub const FLAG_LINES: u8 = 16;
 
 /// The start of every record.
 #[repr(C)]
@@ -331,11 +337,11 @@ pub enum Counter {
     MembershipsCut = 11,
     /// Messages to an address that was just told of.
     MessagesRepeated = 12,
-    /// TCP connections whose bytes were to be captured, and found the table full, or their user's part of it.
+    /// Connections of sockets whose bytes were to be captured, and found the table full, or their user's part of it.
     SocketsRefused = 13,
-    /// TCP connections that nobody declared and that began with something else than a request of HTTP.
+    /// Connections of sockets that nobody declared and that began with something else than a request of HTTP or JSON.
     SocketsForeign = 14,
-    /// TCP connections that nobody declared, and whose first bytes could not be looked at.
+    /// Connections of sockets that nobody declared, and whose first bytes could not be looked at.
     SocketsUnread = 15,
     /// Writes of which the gate has something to tell, for whose record the ring had no room.
     GateUntold = 16,
@@ -405,7 +411,14 @@ pub struct KernelLayout {
     pub sock_family: u32,
     pub sock_socket: u32,
     pub sock_wmem_alloc: u32,
+    pub sock_net: u32,
+    pub sock_peer_pid: u32,
     pub unix_peer: u32,
+    pub unix_addr: u32,
+    pub unix_address_len: u32,
+    pub unix_address_name: u32,
+    pub pid_numbers: u32,
+    pub net_cookie: u32,
     pub kiocb_file: u32,
     pub kiocb_opcode: u32,
     pub rw_addr: u32,

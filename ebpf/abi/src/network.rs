@@ -24,7 +24,7 @@ pub struct ConnectInfo {
     pub uid: u32,
     /// Port, in the processor's byte order.
     pub port: u16,
-    /// `AF_INET` or `AF_INET6`: of the socket, whatever the address.
+    /// `AF_INET` or `AF_INET6`: of the socket, whatever the address. `AF_UNIX` in a [`SocketInfo`] alone.
     pub family: u16,
     /// `IPPROTO_…`
     pub protocol: u8,
@@ -176,12 +176,45 @@ pub struct Endpoint {
     pub zero: [u16; 3],
 }
 
-/// TCP connections whose bytes are captured at once, at most.
+/// Connections of sockets whose bytes are captured at once, at most.
 pub const SOCKETS_MOST: u32 = 16_384;
 /// The same of one user: nobody keeps those of others from being captured.
 pub const SOCKETS_MOST_OF_ONE: u32 = SOCKETS_MOST / 4;
 
-/// A TCP connection whose bytes are captured, as the kernel half knows it.
+/// Most bytes of the name of a Unix socket (`sun_path`).
+pub const UNIX_NAME_BYTES: usize = 108;
+
+/// What a client's Unix socket is connected to. All 0 over TCP.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// The process (tgid) that listened when the client connected.
+    pub pid: u32,
+    /// Bytes of `name` that are one.
+    pub length: u32,
+    /// The name that it is bound to: a path, or behind a 0 an abstract name.
+    pub name: [u8; UNIX_NAME_BYTES],
+    /// Always 0.
+    pub zero: u32,
+}
+
+impl Default for Listener {
+    fn default() -> Self {
+        Self { pid: 0, length: 0, name: [0; UNIX_NAME_BYTES], zero: 0 }
+    }
+}
+
+/// Follows the header of a [`crate::RECORD_SOCKET`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketInfo {
+    /// Who connected, and where to.
+    pub connect: ConnectInfo,
+    /// What is there, of a Unix socket.
+    pub listener: Listener,
+}
+
+/// A connection of sockets whose bytes are captured, as the kernel half knows it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Socket {
@@ -189,10 +222,10 @@ pub struct Socket {
     pub positions: Positions,
     /// The client's socket.
     pub key: ChannelKey,
-    /// Where it goes.
+    /// Where it goes, over TCP.
     pub endpoint: Endpoint,
     /// Who connected, and where to.
-    pub info: ConnectInfo,
+    pub info: SocketInfo,
 }
 
 /// Whose process one is: the connections of the servers that it descends from, nearest first, 0 where there are fewer.
@@ -222,5 +255,5 @@ pub struct Flow {
 
 #[cfg(feature = "user")]
 plain! {
-    ConnectInfo, Network, Beginnings, AddressKey, Address, Member, Endpoint, Flow, Socket
+    ConnectInfo, Network, Beginnings, AddressKey, Address, Member, Endpoint, Flow, Listener, SocketInfo, Socket
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     ConnectInfo, ExecInfo, GateInfo, RECORD_CONNECT, RECORD_DATA, RECORD_EXEC, RECORD_EXIT, RECORD_GAP,
-    RECORD_GATE, RECORD_REFUSED, RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, Stream,
+    RECORD_GATE, RECORD_REFUSED, RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, SocketInfo, Stream,
 };
 
 /// A value of which any bytes are one: `repr(C)`, integers alone, no padding.
@@ -28,8 +28,8 @@ pub enum Record<'a> {
     Exit(RecordHeader),
     /// A process connects, or sends to an address.
     Connect(RecordHeader, ConnectInfo),
-    /// The bytes of a TCP connection are captured from now on.
-    Socket(RecordHeader, ConnectInfo),
+    /// The bytes of a connection of sockets are captured from now on.
+    Socket(RecordHeader, SocketInfo),
     /// It has ended: how far it was.
     SocketClosed(RecordHeader, [Stream; 2]),
 }

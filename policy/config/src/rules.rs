@@ -25,6 +25,12 @@ fn errors(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |path: Vec<Step>, message: String| found.push(Finding::new(path, message));
     for (index, server) in config.servers.iter().enumerate() {
+        if matches!(server.kind, ServerType::Tcp | ServerType::Unix) {
+            let why =
+                "a server that is spoken to in lines over a socket cannot be declared; mcpwarden finds it";
+            add(steps!["servers", index, "type"], why.into());
+            continue;
+        }
         let stdio = server.kind == ServerType::Stdio;
         let (word, needed, other) =
             if stdio { ("stdio", "command", "url") } else { ("http or sse", "url", "command") };

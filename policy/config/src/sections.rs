@@ -24,8 +24,9 @@ pub struct Discovery {
     /// Globs in addition to the built-in patterns. Example: `["my-company-mcp-*"]`.
     #[schemars(length(max = 1_000))]
     pub custom_servers: Vec<Glob>,
-    /// Whether the agent also finds undeclared servers among the TCP connections within this host (`127.0.0.0/8`, `::1`).
-    /// The agent reads the first bytes of each connection; a process that speaks MCP over plain-text HTTP is a server.
+    /// Whether the agent also finds undeclared servers among the TCP connections within this host (`127.0.0.0/8`, `::1`)
+    /// and the connections to named and abstract Unix stream sockets. The agent reads the first bytes of each connection; a
+    /// process that speaks MCP over plain-text HTTP (TCP only) or in lines is a server.
     pub loopback: bool,
     /// Whether the agent itself connects to declared servers of `type: http` and `type: sse` and lists their tools, so
     /// that these are known and inspected before a client calls one. The agent skips denied and disabled servers.
@@ -56,7 +57,8 @@ pub struct Server {
     /// Whether clients may use the server. All requests to a disabled server are denied.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// The transport of the server.
+    /// The transport of the server: `stdio`, `http` or `sse`. The other types are those of servers that the agent finds, and
+    /// cannot be declared.
     #[serde(default, rename = "type")]
     pub kind: ServerType,
     /// The program of the server, for `type: stdio` (required there): a path, or a name in `PATH`. Example: `npx`.

@@ -57,6 +57,14 @@ fn dependent_and_exclusive_keys_are_checked() {
             "servers: [{ id: a, type: sse, url: \"http://x\", command: y }]",
             &[("1:57 ", "`type: http or sse` has none")],
         ),
+        (
+            "servers: [{ id: a, type: tcp, url: \"http://x\" }]",
+            &[("1:25 error servers[0].type: ", "cannot be declared")],
+        ),
+        (
+            "servers: [{ id: a, type: unix, command: y }]",
+            &[("1:25 error servers[0].type: ", "cannot be declared")],
+        ),
         ("sinks: [{ kind: file }]", &[("1:9 error sinks[0].path: ", "needs")]),
         ("sinks: [{ kind: stdout, path: /x }]", &[("1:31 error sinks[0].path: ", "has none")]),
         ("sinks: [{ kind: stdout, queue_bytes: 1MiB, overflow: drop_newest }]", &[]),

@@ -38,12 +38,12 @@ pub struct ProcessInfo {
 /// by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerStarted {
-    /// The process id in the root pid namespace. Absent for a server at an address, and if the record of its exec was
-    /// lost.
+    /// The process id in the root pid namespace. Absent if the record of its exec was lost, and for a server at an address,
+    /// except for the process that listens there, of a `server_type` of `tcp` or `unix`, if the agent finds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// The user id that the server runs as. Absent for a server at an address, if the record of its exec was lost, and if
-    /// the server is older than the agent and /proc does not report the user.
+    /// The user id that the server runs as. Absent where `pid` is, and if the server is older than the agent and /proc does not
+    /// report the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
     /// The id of its cgroup (v2). Absent if the record of its exec was lost, and if the server is older than the agent.
@@ -60,7 +60,8 @@ pub struct ServerStarted {
     /// The working directory of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// The scheme, address and path of a server at an address.
+    /// The scheme, address and path of a server at an address: `http://127.0.0.1:8000/mcp`, `tcp://127.0.0.1:7000`,
+    /// `unix:/run/mcp.sock`; `unix:@name` for an abstract name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// The client of the server.

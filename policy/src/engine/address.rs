@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::io::Reached;
+use super::io::{Process, Reached, ServerAddress};
 use super::recorder::{MAX_NAME_BYTES, clip};
 use crate::discovery;
 use crate::event::ServerType;
@@ -16,7 +16,9 @@ const FOUND_AGAIN: Duration = Duration::from_secs(1_800);
 /// Where a server is.
 #[derive(Clone, Debug)]
 pub(super) struct At {
-    pub(super) address: SocketAddr,
+    pub(super) address: ServerAddress,
+    /// The process that listens there, where that is known.
+    pub(super) process: Option<Process>,
     pub(super) netns: Option<u64>,
     /// What the client calls its host.
     pub(super) host: Box<str>,
@@ -32,12 +34,20 @@ impl At {
     pub(super) fn of(reached: Reached, tls: bool) -> Self {
         let host = match reached.host.as_deref() {
             Some(host) => clip(without_port(host), MAX_NAME_BYTES),
-            None => reached.address.ip().to_string(),
+            None => match &reached.address {
+                ServerAddress::Internet(address) => address.ip().to_string(),
+                ServerAddress::Unix(name) => clip(name, MAX_NAME_BYTES),
+            },
+        };
+        // The one that is really spoken to: `0.0.0.0` is no other server than `127.0.0.1`.
+        let address = match reached.address {
+            ServerAddress::Internet(at) => SocketAddr::new(network::reached(at.ip()), at.port()).into(),
+            name @ ServerAddress::Unix(_) => name,
         };
         Self {
             host: host.into(),
-            // The one that is really spoken to: `0.0.0.0` is no other server than `127.0.0.1`.
-            address: SocketAddr::new(network::reached(reached.address.ip()), reached.address.port()),
+            address,
+            process: reached.server,
             netns: reached.netns,
             path: reached.path,
             tls,
@@ -66,22 +76,34 @@ impl At {
         format!("{}{}", self.url(), self.elsewhere())
     }
 
-    /// Every network namespace has a loopback of its own. Other addresses keep their id: containers reach the same server at them.
+    /// Every network namespace has a loopback and abstract names of its own. Other addresses keep their id: containers reach the
+    /// same server at them.
     fn elsewhere(&self) -> String {
-        self.netns
-            .filter(|_| self.address.ip().is_loopback())
-            .map_or_else(String::new, |netns| format!("@netns-{netns}"))
+        let is_of_namespace = match &self.address {
+            ServerAddress::Internet(address) => address.ip().is_loopback(),
+            ServerAddress::Unix(name) => name.starts_with('@'),
+        };
+        self.netns.filter(|_| is_of_namespace).map_or_else(String::new, |netns| format!("@netns-{netns}"))
     }
 
     /// As a URL.
     pub(super) fn url(&self) -> String {
-        let scheme = if self.tls { "https" } else { "http" };
+        let scheme = match self.kind {
+            ServerType::Unix => return self.address.to_string(),
+            ServerType::Tcp => "tcp",
+            _ if self.tls => "https",
+            _ => "http",
+        };
         format!("{scheme}://{}{}", self.address, self.path)
     }
 
     /// Memory that it takes beside itself.
     pub(super) fn bytes(&self) -> usize {
-        self.path.len() + self.host.len()
+        let name = match &self.address {
+            ServerAddress::Unix(name) => name.len(),
+            ServerAddress::Internet(_) => 0,
+        };
+        self.path.len() + self.host.len() + name + self.process.as_ref().map_or(0, Process::bytes)
     }
 }
 

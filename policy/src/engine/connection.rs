@@ -234,8 +234,9 @@ impl Connection {
 
     /// Whether its first frame seen need not be the first that was sent, and so proves nothing by itself.
     pub(super) fn began_late(&self) -> bool {
+        let is_from_start = self.at.as_ref().is_some_and(|at| at.kind.is_in_lines());
         self.adopted
-            || self.chain.is_empty()
+            || self.chain.is_empty() && !is_from_start
             || matches!(&self.stage, Stage::Candidate { gaps, .. } if *gaps > 0)
     }
 

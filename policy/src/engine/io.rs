@@ -1,5 +1,6 @@
 //! The two enums that the whole program can be read off.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use super::command::{CommandError, OperatorCommand};
@@ -230,7 +231,31 @@ pub struct Connect {
     pub netns: Option<u64>,
 }
 
-/// A client speaks with what may be a server at an address, over HTTP in plain text.
+/// Where a server is that is no process over stdio.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerAddress {
+    /// An address and a port.
+    Internet(SocketAddr),
+    /// A Unix socket: its path, or behind an `@` its abstract name.
+    Unix(String),
+}
+
+impl From<SocketAddr> for ServerAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self::Internet(address)
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Internet(address) => address.fmt(formatter),
+            Self::Unix(name) => write!(formatter, "unix:{name}"),
+        }
+    }
+}
+
+/// A client speaks with what may be a server at an address, in plain text.
 #[derive(Clone, Debug)]
 pub struct Reached {
     /// What the two say from now on, over however many connections of TCP.
@@ -240,12 +265,14 @@ pub struct Reached {
     /// The client.
     pub client: Process,
     /// Where the server is.
-    pub address: SocketAddr,
+    pub address: ServerAddress,
+    /// The process that listens there, where that is known.
+    pub server: Option<Process>,
     /// The network namespace that it is in (cookie), of another than the agent's.
     pub netns: Option<u64>,
     /// What the client calls it: `Host`.
     pub host: Option<String>,
-    /// Path of the URL that the client asks for, without its query.
+    /// Path of the URL that the client asks for, without its query; empty where it is not spoken to over HTTP.
     pub path: String,
     /// What is spoken.
     pub kind: ServerType,

@@ -5,7 +5,7 @@ use super::config::EngineConfig;
 use super::connection::Connection;
 use super::connections::Connections;
 use super::context::Context;
-use super::io::{Found, Output, Reached};
+use super::io::{Found, Output, Reached, ServerAddress};
 use super::reporter::Reporter;
 use crate::discovery::Remote;
 use crate::event::{Event, Identity, NetworkUninspected, RequestRefused, Trace};
@@ -39,12 +39,13 @@ pub(super) fn has_answered(
     let Some(connection) = connections.get_mut(id) else { return };
     let identity = connection.identity();
     let Connection { at: Some(at), server: Some(server), session, .. } = connection else { return };
+    let ServerAddress::Internet(address) = at.address else { return };
     if identity == Identity::Derived && at.is_found(time) {
         reporter.out.push(Output::Found(Found {
             server: server.clone(),
             kind: at.kind,
             session: session.clone(),
-            address: at.address,
+            address,
             netns: at.netns,
         }));
     }

@@ -14,6 +14,20 @@ pub enum ServerType {
     Http,
     /// An address that is spoken to over HTTP with server-sent events, the older transport.
     Sse,
+    /// An address that is spoken to over TCP, in lines as over standard input and output.
+    Tcp,
+    /// A Unix socket with a name that is spoken to in lines, as over standard input and output.
+    Unix,
+}
+
+impl ServerType {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Stdio, Self::Http, Self::Sse, Self::Tcp, Self::Unix];
+
+    /// Whether messages are told apart as lines, of which one follows the other over one connection.
+    pub fn is_in_lines(self) -> bool {
+        matches!(self, Self::Stdio | Self::Tcp | Self::Unix)
+    }
 }
 
 /// Where a server's id comes from.

@@ -13,6 +13,7 @@ mod http_mixed;
 mod http_rough;
 mod http_servers;
 mod life;
+mod lines;
 mod listing;
 mod loss;
 mod methods;

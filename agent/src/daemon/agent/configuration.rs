@@ -1,5 +1,6 @@
 //! Another configuration while the agent runs: it is in force as a whole, or the previous one stays in force.
 
+use mcpwarden_abi::SOCKET;
 use mcpwarden_policy::{
     event::{ConfigRefused, ConfigReloaded},
     http::LINK,
@@ -85,7 +86,7 @@ impl Agent {
         self.engine.configure(settings, judge);
         let servers: Vec<_> = self.engine.servers().collect();
         for (connection, server) in servers {
-            if connection.0 & LINK == 0 {
+            if connection.0 & (LINK | SOCKET) == 0 {
                 self.confirm(connection, &server);
             }
         }

@@ -11,7 +11,7 @@ mod status;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mcpwarden_abi::{Counter, SET_ALL};
+use mcpwarden_abi::{Counter, SET_ALL, SOCKET};
 use mcpwarden_capture::{Capture, KernelAction, Output as Captured, SideRecord, Sink};
 use mcpwarden_client::listing::{self as own, Listing, Report};
 use mcpwarden_kernel::{Kernel, ProgramStats, pins::Pins};
@@ -209,13 +209,13 @@ impl Agent {
             Output::Event(event) => self.emit(event),
             // Of the agent's own conversations nothing is captured.
             Output::Confirm { connection, .. } | Output::Drop(connection) if own::is_own(connection) => {}
-            Output::Confirm { connection, .. } if connection.0 & LINK != 0 => {
+            Output::Confirm { connection, .. } if connection.0 & (LINK | SOCKET) != 0 => {
                 let now = self.clock.now();
                 self.feed(now, false, |capture, _, sink| capture.sockets().confirm(connection, sink));
             }
-            Output::Drop(link) if link.0 & LINK != 0 => {
+            Output::Drop(connection) if connection.0 & (LINK | SOCKET) != 0 => {
                 let now = self.clock.now();
-                self.feed(now, false, |capture, _, sink| capture.sockets().drop_link(link, sink));
+                self.feed(now, false, |capture, _, sink| capture.sockets().drop_link(connection, sink));
             }
             Output::Confirm { connection, server } => {
                 self.confirm(connection, &server);
@@ -315,7 +315,8 @@ impl Agent {
             connection,
             time,
             client: self.listing.client(),
-            address: listed.address,
+            address: listed.address.into(),
+            server: None,
             path: listed.path,
             kind: listed.kind,
             netns: None,

@@ -59,8 +59,7 @@ impl Agent {
             waiting_bytes: sink.waiting_bytes,
         }));
         // Only of servers: bytes of processes that turned out to be none are not inspected on purpose.
-        let kinds = [ServerType::Stdio, ServerType::Http, ServerType::Sse];
-        let unseen = kinds.iter().map(|kind| self.engine.traffic(*kind).gap_bytes).sum();
+        let unseen = ServerType::ALL.iter().map(|kind| self.engine.traffic(*kind).gap_bytes).sum();
         status.troubles = troubles(&status, unseen, self.reload.error());
         status.troubles.extend(self.gate.troubles());
         status

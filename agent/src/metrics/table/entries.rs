@@ -323,7 +323,7 @@ pub static TABLE: &[Metric] = &[
                 ("unread", "kernel_sockets_unread"),
             ],
         ),
-        "TCP connections whose bytes are not captured: no room, no HTTP, or not to be read.",
+        "Connections of sockets whose bytes are not captured: no room, neither HTTP nor lines of JSON, or not to be read.",
     ),
     // The gate.
     metric(

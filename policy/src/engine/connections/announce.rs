@@ -231,7 +231,8 @@ pub(in crate::engine) fn declared<'a>(config: &'a EngineConfig, process: &Proces
 }
 
 fn started(connection: &Connection, matched_by: MatchedBy, mistaken_for: Option<ServerId>) -> ServerStarted {
-    let (naming, last) = (connection.naming(), connection.chain.last());
+    let listens = connection.at.as_ref().and_then(|at| at.process.as_ref());
+    let (naming, last) = (connection.naming().or(listens), connection.chain.last().or(listens));
     ServerStarted {
         pid: last.map(|process| process.pid),
         uid: last.and_then(|process| process.uid),

@@ -46,7 +46,7 @@ impl Traffic {
 
 /// What went by on connections that are forgotten.
 #[derive(Debug, Default)]
-pub(super) struct Gone([Traffic; 3]);
+pub(super) struct Gone([Traffic; ServerType::ALL.len()]);
 
 impl Gone {
     /// A connection is forgotten.

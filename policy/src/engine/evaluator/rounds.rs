@@ -16,7 +16,7 @@ use crate::engine::fingerprint;
 use crate::engine::ledger::{Bounds, Digest};
 use crate::engine::rounds::{Asks, Attempt, First, Holder, MAX_ROUNDS, Misuse, Owner};
 use crate::engine::seen::Earlier;
-use crate::event::{ServerType, Subject};
+use crate::event::Subject;
 use crate::protocol::{Course, ResultKind, Retry, decode_str, members, string};
 use crate::terms::{ConnectionId, Direction};
 
@@ -99,7 +99,7 @@ impl Evaluator {
     fn has_seen_all(&self, cx: &Context<'_>, scope: &Scope, watched: u64) -> bool {
         let Some(connection) = cx.connections.get(scope.connection) else { return false };
         let is_whole = connection.totals.gap_bytes == 0;
-        let from_its_start = scope.kind == ServerType::Stdio && !connection.began_late();
+        let from_its_start = scope.kind.is_in_lines() && !connection.began_late();
         let owner = self.owner(cx, scope.connection);
         is_whole && (from_its_start || watched >= WATCHED_NS) && !self.rounds.has_lost(owner.user)
     }

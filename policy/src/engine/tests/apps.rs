@@ -1,5 +1,7 @@
 //! User interfaces of MCP Apps, lists that are everybody's, and servers at addresses in both eras.
 
+use std::net::SocketAddr;
+
 use super::eras::{bench, open, plain, result, stateless, talk, violations};
 use super::*;
 use crate::event::Era;
@@ -59,7 +61,8 @@ fn reached(connection: u64, user: u32) -> crate::engine::Reached {
         connection: ConnectionId(connection),
         time: Timestamp(0),
         client: Process { pid: user, uid: Some(user), ..Process::default() },
-        address: "10.0.0.1:80".parse().unwrap(),
+        address: "10.0.0.1:80".parse::<SocketAddr>().unwrap().into(),
+        server: None,
         netns: None,
         host: None,
         path: "/mcp".to_owned(),

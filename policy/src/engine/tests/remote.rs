@@ -1,10 +1,11 @@
 //! Servers at addresses.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::*;
 use crate::discovery::Remote;
-use crate::engine::Reached;
+use crate::engine::{Reached, ServerAddress};
 use crate::event::ServerType;
 
 fn remote(id: &str, address: &str, path: &str) -> Remote {
@@ -27,7 +28,8 @@ fn reached(connection: u64, declared: &[&str], path: &str) -> Reached {
         connection: ConnectionId(connection),
         time: Timestamp(0),
         client: Process { pid: 5, uid: Some(1000), ..Process::default() },
-        address: "10.0.0.1:80".parse().unwrap(),
+        address: "10.0.0.1:80".parse::<SocketAddr>().unwrap().into(),
+        server: None,
         netns: None,
         host: None,
         path: path.to_owned(),
@@ -231,10 +233,10 @@ fn loopback_servers_differ_by_network_namespace() {
         ("[2001:db8::1]:80", Some(7), "[2001:db8::1]:80/mcp"),
     ] {
         let mut bench = bench();
-        let (time, address) = (Timestamp(bench.now), address.parse().unwrap());
+        let (time, address) = (Timestamp(bench.now), address.parse::<SocketAddr>().unwrap().into());
         bench.input(Input::Reached(Reached { time, address, netns, ..reached(1, &[], "/mcp") }));
         bench.c2s(1, HELLO);
-        assert_eq!(bench.events()[0]["server_id"], id, "{address} {netns:?}");
+        assert_eq!(bench.events()[0]["server_id"], id, "{netns:?}");
     }
 }
 
@@ -261,5 +263,54 @@ fn declared_url_pins_are_shared_across_users() {
         let mut bench = bench();
         assert!(!list(&mut bench, 1, uids[0], declared, "one"), "{declared:?} {uids:?}");
         assert_eq!(list(&mut bench, 2, uids[1], declared, "two"), changed, "{declared:?} {uids:?}");
+    }
+}
+
+/// Where a client has connected that speaks in lines, what it says first, and the id of
+/// the server if that is one.
+#[test]
+fn servers_in_lines_are_told_from_other_protocols() {
+    const LOG: &str = r#"{"level":"info","message":"tools/list"}"#;
+    const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    const EDITOR: &str =
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"processId":1,"rootUri":null}}"#;
+    const OTHER: &str = r#"{"jsonrpc":"2.0","id":1,"method":"eth_call"}"#;
+    let tcp = |text: &str| ServerAddress::Internet(text.parse().unwrap());
+    let unix = |name: &str| ServerAddress::Unix(name.to_owned());
+    for (address, netns, first, expected) in [
+        (tcp("127.0.0.1:7000"), None, HELLO, Some(("127.0.0.1:7000", "tcp://127.0.0.1:7000"))),
+        (tcp("0.0.0.0:7000"), None, HELLO, Some(("127.0.0.1:7000", "tcp://127.0.0.1:7000"))),
+        (tcp("127.0.0.1:7000"), Some(7), HELLO, Some(("127.0.0.1:7000@netns-7", "tcp://127.0.0.1:7000"))),
+        (tcp("[::1]:7000"), None, LIST, Some(("[::1]:7000", "tcp://[::1]:7000"))),
+        (unix("/run/mcp.sock"), None, HELLO, Some(("unix:/run/mcp.sock", "unix:/run/mcp.sock"))),
+        // A path is the file system's, an abstract name the network namespace's.
+        (unix("/run/mcp.sock"), Some(7), HELLO, Some(("unix:/run/mcp.sock", "unix:/run/mcp.sock"))),
+        (unix("@mcp"), None, HELLO, Some(("unix:@mcp", "unix:@mcp"))),
+        (unix("@mcp"), Some(7), HELLO, Some(("unix:@mcp@netns-7", "unix:@mcp"))),
+        (unix("/run/a b"), None, HELLO, Some(("unix:/run/a-b", "unix:/run/a b"))),
+        (unix("/run/mcp.sock"), None, LOG, None),
+        (tcp("127.0.0.1:7000"), None, LOG, None),
+        (tcp("127.0.0.1:7000"), None, EDITOR, None),
+        (unix("@editor"), None, EDITOR, None),
+        (unix("@chain"), None, OTHER, None),
+    ] {
+        let mut bench = bench();
+        let what = format!("{address} {netns:?} {first}");
+        let kind = if matches!(address, ServerAddress::Unix(_)) { ServerType::Unix } else { ServerType::Tcp };
+        let server = Some(Process { pid: 77, uid: Some(3), ..Process::default() });
+        let about = Reached { address, netns, server, kind, ..reached(1, &[], "") };
+        bench.input(Input::Reached(Reached { time: Timestamp(bench.now), ..about }));
+        bench.c2s(1, first);
+        let events = bench.events();
+        let started = events.iter().find(|event| event["type"] == "mcp_server_started");
+        let Some((id, url)) = expected else {
+            assert_eq!(started, None, "{what}");
+            continue;
+        };
+        let started = started.unwrap_or_else(|| panic!("{what}: {events:?}"));
+        assert_eq!((&started["server_id"], &started["url"]), (&id.into(), &url.into()), "{what}");
+        let word = if kind == ServerType::Tcp { "tcp" } else { "unix" };
+        assert_eq!(started["server_type"], word, "{what}");
+        assert_eq!((&started["pid"], &started["client"]["pid"]), (&77.into(), &5.into()), "{what}");
     }
 }
