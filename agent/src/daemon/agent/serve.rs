@@ -64,14 +64,13 @@ impl Agent {
             if let Some(reason) = self.flush(&mut ending).await {
                 break reason;
             }
-            // What was read from the kernel's tables is compared when all records were taken in that were in the ring then.
-            // Events that come of it are handed on in between, so that they do not pile up.
-            if let Some(read_ns) = self.reconciler.waiting_since() {
+            // What was read from the kernel's tables is compared when records were taken in that were in the ring then. Events
+            // that come of it are handed on at once.
+            if self.reconciler.is_waiting() {
                 self.drain(&mut ring);
-                if ring.passed_ns() > read_ns {
-                    self.compare();
+                if self.compare(&ring) {
+                    continue;
                 }
-                continue;
             }
             let deadline = self.deadline().min(next_reconcile).min(self.scans.next());
             tokio::select! {
@@ -79,7 +78,7 @@ impl Agent {
                 reason = ending.signal() => break reason,
                 _ = hangup.recv() => self.reload("SIGHUP".into(), None),
                 prepared = self.reload.prepared() => self.reloaded(prepared),
-                scan = self.scans.finished() => self.reconciler.read_scan(scan),
+                scan = self.scans.finished() => self.take_scan(scan, &mut ring),
                 update = self.network.update() => self.take_network(update),
                 Some(request) = self.control.next() => self.execute_request(request),
                 Some(report) = self.listing.next() => self.take_listing(report),
@@ -202,8 +201,8 @@ impl Agent {
         self.refused = ring.refused_in_all();
         if ring.has_passed() {
             self.reporter.metrics.drained();
-            self.manager.drained();
         }
+        self.manager.drained();
         drained
     }
 
