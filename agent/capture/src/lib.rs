@@ -266,10 +266,20 @@ impl Capture {
             .min()
     }
 
-    /// Gives up waiting where the time is over.
-    pub fn tick(&mut self, clock: &BootTime, now: Timestamp, sink: &mut Sink<'_>) {
+    /// Gives up waiting where the time is over. Not where `is_behind` says that records of the user (`None`: of anybody) were
+    /// captured and not yet taken in: what is waited for may be among them.
+    pub fn tick(
+        &mut self,
+        is_behind: &dyn Fn(Option<u32>) -> bool,
+        clock: &BootTime,
+        now: Timestamp,
+        sink: &mut Sink<'_>,
+    ) {
         let mut overdue = Vec::new();
         for (id, connection) in &mut self.connections {
+            if is_behind(connection.account.owner()) {
+                continue;
+            }
             if !connection.described
                 && !connection.early.is_empty()
                 && connection.since.after(EXEC_PATIENCE) <= now

@@ -182,6 +182,11 @@ impl RingReader {
         self.shared.lock().queue.next_number()
     }
 
+    /// The users of whom records wait.
+    pub fn waiting(&self) -> HashSet<u32> {
+        self.shared.lock().queue.waiting().collect()
+    }
+
     /// Which records were taken in: whether all of a user below a number were, or of everybody where it is nobody's.
     pub fn with_taken<T>(&self, body: impl FnOnce(&dyn Fn(Option<u32>, u64) -> bool) -> T) -> T {
         let inner = self.shared.lock();

@@ -84,7 +84,7 @@ impl Agent {
                 Some(report) = self.listing.next() => self.take_listing(report),
                 () = tokio::time::sleep_until(deadline) => {
                     let now = tokio::time::Instant::now();
-                    self.tick();
+                    self.tick(&ring);
                     self.expire_blocks();
                     self.deny_found();
                     self.network.resolve();

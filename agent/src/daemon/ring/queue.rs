@@ -163,6 +163,11 @@ impl Queue {
         ready.into_iter().chain(spent).min()
     }
 
+    /// The users of whom records wait.
+    pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
+        self.users.iter().filter(|(_, user)| !user.records.is_empty()).map(|(uid, _)| *uid)
+    }
+
     /// Whether all records of a user before this number came out; of `None`: of all users.
     pub fn has_taken(&self, uid: Option<u32>, number: u64) -> bool {
         let is_behind = |user: &User| user.head().is_some_and(|head| head < number);

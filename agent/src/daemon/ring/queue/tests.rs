@@ -351,6 +351,13 @@ fn users_are_taken_in_each_by_itself() {
         }
         let taken = [Some(1), Some(2), None].map(|uid| queue.has_taken(uid, 2));
         assert_eq!(taken, expected, "{name}");
+        // They come out in their order, since nobody costs anything.
+        let mut waiting: Vec<u32> = queue.waiting().collect();
+        waiting.sort_unstable();
+        let mut rest: Vec<u32> = came[count..].to_vec();
+        rest.sort_unstable();
+        rest.dedup();
+        assert_eq!(waiting, rest, "{name}");
     }
 }
 
