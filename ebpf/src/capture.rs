@@ -77,13 +77,8 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
     let Some(entry) = tables::positions(id) else { return };
     // SAFETY: a live map value.
     if unsafe { (*entry).state } == STATE_UNHEARD {
-        let (address, length) = if payload.cause != 0 {
-            (0, 0)
-        } else if payload.source.buffers == 0 {
-            (payload.source.address, bytes)
-        } else {
-            payload.source.at(0).unwrap_or((0, 0))
-        };
+        let (address, length) =
+            if payload.cause != 0 { (0, 0) } else { first_buffer(&payload.source, bytes) };
         if !socket::received(id, direction, address, length) {
             log::no_http(id, direction);
             return;
@@ -117,7 +112,7 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
     let source = payload.source;
     // SAFETY: a live map value.
     let state = unsafe { (*entry).state };
-    if state != STATE_CONFIRMED && !admits(entry, state, id, &source, &walk) {
+    if state != STATE_CONFIRMED && is_refused(id, direction, offset, &source, bytes) {
         tables::count(Counter::SuspectBytes, bytes);
         // SAFETY: a live map value.
         tables::advance(unsafe { &raw mut (*entry).streams[direction as usize].refused }, bytes);
@@ -140,35 +135,51 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
     walk.run();
 }
 
+#[inline(always)]
+fn is_refused(id: ConnectionId, direction: u8, offset: u64, source: &Source, bytes: u64) -> bool {
+    let (address, length) = first_buffer(source, bytes);
+    is_worth_a_record(id, direction.into(), offset, address, length) == 0
+}
+
+/// The first buffer of so many bytes; (0, 0) where it cannot be looked at.
+#[inline(always)]
+fn first_buffer(source: &Source, bytes: u64) -> (u64, u64) {
+    if source.buffers == 0 { (source.address, bytes) } else { source.at(0).unwrap_or((0, 0)) }
+}
+
 /// Whether bytes of a connection that nobody has confirmed are worth a record. Looks at the first byte of
 /// the first request that is no blank: it can begin a message, or this is no MCP. Where it can, what pipelines carry would
 /// still fill the ring before user space has looked: a half of it is for servers and for what begins.
-#[inline(always)]
-fn admits(entry: *mut Positions, state: u32, id: ConnectionId, source: &Source, walk: &Walk) -> bool {
+///
+/// The verifier goes through it once, by itself: see [`crate::exec::report`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn is_worth_a_record(
+    id: ConnectionId,
+    direction: u32,
+    offset: u64,
+    address: u64,
+    length: u64,
+) -> i32 {
+    let Some(entry) = tables::positions(id) else { return 0 };
     let confirmed = if id & SOCKET != 0 { tables::lifted(id) } else { tables::confirmed(id) };
     if confirmed {
         // SAFETY: a live map value.
         unsafe { (*entry).state = STATE_CONFIRMED };
-        return true;
+        return 1;
     }
+    // SAFETY: as above.
+    let state = unsafe { (*entry).state };
     if state == STATE_SUSPECT || state == STATE_PLAUSIBLE {
-        return walk.offset < SUSPECT_BYTES || state == STATE_PLAUSIBLE && is_roomy();
+        return (offset < SUSPECT_BYTES || state == STATE_PLAUSIBLE && is_roomy()) as i32;
     }
-    if walk.direction == SERVER_TO_CLIENT {
-        return walk.offset < UNASKED_BYTES;
+    if direction == SERVER_TO_CLIENT.into() {
+        return (offset < UNASKED_BYTES) as i32;
     }
-    let (address, length) = if source.buffers == 0 {
-        (source.address, walk.remaining)
-    } else {
-        match source.at(0) {
-            Some(first) => first,
-            None => return true,
-        }
-    };
     const PEEK: usize = 16;
     let mut first = [0u8; PEEK];
     if !read_bytes(&raw mut first, length, address) {
-        return true;
+        return 1;
     }
     let mut verdict = STATE_CANDIDATE;
     for (at, byte) in first.iter().enumerate() {
@@ -189,5 +200,5 @@ fn admits(entry: *mut Positions, state: u32, id: ConnectionId, source: &Source, 
         // SAFETY: a live map value.
         unsafe { (*entry).state = verdict };
     }
-    true
+    1
 }

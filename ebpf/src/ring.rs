@@ -103,13 +103,10 @@ impl Walk {
         }
     }
 
-    /// Makes the verifier forget what it knows of the numbers, by copying them onto themselves. Otherwise it
-    /// follows every range they can have through every step, and gives up ("8193 jumps").
+    /// Otherwise the verifier follows every range that the numbers can have through every step, and gives up ("8193 jumps").
     #[inline(always)]
     fn blur(&mut self) {
-        let this = (&raw mut *self).cast::<c_void>();
-        // SAFETY: source and destination are the same live memory of that size.
-        unsafe { bpf_probe_read_kernel(this, size_of::<Self>() as u32, this) };
+        blur(self);
     }
 
     /// Sends the next `bytes` (at most [`SEGMENT_BYTES`]) and moves on. Whether the ring had room for them.
@@ -192,6 +189,14 @@ impl Walk {
         let own = header(kind, self.id, (self.tgid, self.uid), 0);
         RecordHeader { direction: self.direction, offset: self.offset, ..own }
     }
+}
+
+/// Makes the verifier forget what it knows of numbers, by copying them onto themselves.
+#[inline(always)]
+pub fn blur<T>(numbers: &mut T) {
+    let this = (&raw mut *numbers).cast::<c_void>();
+    // SAFETY: source and destination are the same live memory of that size.
+    unsafe { bpf_probe_read_kernel(this, size_of::<T>() as u32, this) };
 }
 
 /// A record of a stream's `bytes` did not fit, by itself or into the user's share.

@@ -14,6 +14,7 @@ use crate::{
     capture::{Payload, passed},
     exec,
     kernel::{self, FMODE_WRITE, Ptr, load, offset, probe},
+    ring,
     source::{Coming, Source, UNTOLD, User, mmsghdr, read},
     tables,
 };
@@ -187,7 +188,9 @@ pub extern "C" fn messages(count: u32, tgid: u32) -> i32 {
     let task = kernel::current();
     let Some((op, Call { args, compat, .. })) = current_call(task, 0, tgid) else { return 0 };
     let Some((channel, _)) = channel_of(task, args[0]) else { return 0 };
-    let mut state = Messages { channel, next: args[1], tgid, writes: (op == op::SENDMMSG) as u32, compat };
+    let (writes, compat) = ((op == op::SENDMMSG) as u32, compat as u32);
+    let mut state = Messages { channel, next: Next { header: args[1], tgid, writes, compat } };
+    ring::blur(&mut state.next);
     // UIO_MAXIOV: the kernel takes no more.
     let count = if count > 1024 { 1024 } else { count };
     // SAFETY: the callback's signature is the one bpf_loop wants, and `state` outlives the call.
@@ -368,33 +371,59 @@ fn dispatch(task: Ptr, op: u16, call: &Call) -> i32 {
         },
         _ => return MESSAGES,
     };
-    passed(channel, writes, bytes, tgid, payload);
+    Moved { payload, bytes, tgid, writes: writes as u32 }.pass(channel);
     0
+}
+
+/// What a call moved.
+struct Moved {
+    payload: Payload,
+    bytes: u64,
+    tgid: u32,
+    /// 1 or 0; no bool, so that the mask below survives and the verifier sees the bound.
+    writes: u32,
+}
+
+impl Moved {
+    /// The verifier follows it once, and not once for each call that there is.
+    #[inline(always)]
+    fn pass(mut self, channel: *const Channel) {
+        ring::blur(&mut self);
+        passed(channel, self.writes & 1 == 1, self.bytes, self.tgid, self.payload);
+    }
 }
 
 /// State of the loop over the messages of one sendmmsg or recvmmsg.
 struct Messages {
     channel: *const Channel,
-    next: User,
+    next: Next,
+}
+
+/// What is to come of them.
+struct Next {
+    header: User,
     tgid: u32,
-    /// 1 or 0; no bool, so that the mask below survives and the verifier sees the bound.
+    /// 1 or 0; see [`Moved::writes`].
     writes: u32,
-    compat: bool,
+    /// 1 or 0.
+    compat: u32,
 }
 
 unsafe extern "C" fn message(_index: u64, context: *mut c_void) -> i64 {
     // SAFETY: bpf_loop hands back the pointer that `messages` gave it.
     let state = unsafe { &mut *context.cast::<Messages>() };
-    let (size, length_at) = mmsghdr(state.compat);
-    let header = state.next;
-    state.next += size;
-    let length = read::<u32>(header + length_at).unwrap_or(0) as u64;
-    if length > 0 {
-        let payload = match Source::message(header, state.compat) {
+    let Next { header, tgid, writes, compat } = state.next;
+    let compat = compat & 1 == 1;
+    let (size, length_at) = mmsghdr(compat);
+    state.next.header += size;
+    ring::blur(&mut state.next);
+    let bytes = read::<u32>(header + length_at).unwrap_or(0) as u64;
+    if bytes > 0 {
+        let payload = match Source::message(header, compat) {
             Some(source) => Payload::at(source),
             None => Payload::lost(mcpwarden_abi::GAP_UNREADABLE),
         };
-        passed(state.channel, state.writes & 1 == 1, length, state.tgid, payload);
+        Moved { payload, bytes, tgid, writes }.pass(state.channel);
     }
     0
 }

@@ -226,6 +226,15 @@ impl Agent {
         events
     }
 
+    /// Writes all events, those of other tests among them, to a file for whoever looks into a failure. Its name, where it could be.
+    fn kept_whole(&self) -> String {
+        let directory = places::target_dir().join("failures");
+        let file = directory.join(format!("{}.jsonl", self.pid()));
+        let lines: String = self.all_events().iter().map(|event| format!("{event}\n")).collect();
+        let written = fs::create_dir_all(&directory).and_then(|()| fs::write(&file, lines));
+        written.map_or_else(|_| String::new(), |()| format!(" (all of them in {})", file.display()))
+    }
+
     /// Waits for the first event for which `predicate` holds; those that came before count.
     ///
     /// # Errors
@@ -255,9 +264,11 @@ impl Agent {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || state.ended {
                 let why = if state.ended { "the agent's output ended" } else { "it did not come in time" };
+                let listing = Listing(&state).to_string();
+                drop(state);
                 bail!(
-                    "waited for {what}: {why}; events so far:\n{}what the agent said on stderr:\n{}",
-                    Listing(&state),
+                    "waited for {what}: {why}; events so far{}:\n{listing}what the agent said on stderr:\n{}",
+                    self.kept_whole(),
                     self.stderr(),
                 );
             }

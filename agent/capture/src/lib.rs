@@ -54,14 +54,17 @@ const FORGOTTEN: usize = 4096;
 
 struct Connection {
     account: Account,
+    /// The user whose share its records take.
+    payer: Option<u32>,
     /// Known once the first exec record came.
     client: Option<Process>,
     /// An exec record came; `described`: or is not waited for any more.
     is_known: bool,
     described: bool,
     since: Timestamp,
-    /// The process that came by the descriptors without an exec: the server, where no exec follows.
-    unexecuted: Option<Box<Started>>,
+    /// A start that is not taken in yet: of a process that came by the descriptors without an exec (the server, where no exec
+    /// follows), or of a program whose client is not known ([`Connection::awaits_writer`]).
+    held: Option<Box<Started>>,
     /// Records that came before the exec record.
     early: Vec<(abi::RecordHeader, Vec<u8>)>,
     early_bytes: usize,
@@ -128,7 +131,7 @@ impl Capture {
         let header = *record.header();
         match record {
             Record::Exec(_, info, argv) => self.started(header, &info, argv, clock, now, sink),
-            Record::Exit(_) => self.exit(&header, clock, sink),
+            Record::Exit(_) => self.exit(&header, clock, now, sink),
             Record::Data(_, data) => {
                 self.counters.bytes += data.len() as u64;
                 self.bytes(header, data, clock, now, sink);
@@ -145,6 +148,9 @@ impl Capture {
                 self.settle(header.connection, &streams, now, sink);
                 self.close(header.connection, clock, now, sink);
             }
+        }
+        if let Some(connection) = self.connections.get_mut(&header.connection) {
+            connection.payer = Some(header.uid);
         }
         self.keep_within_bounds(header.connection, clock, now, sink);
     }
@@ -168,11 +174,12 @@ impl Capture {
             let stream = |direction| Stream::new(ConnectionId(id), direction, limits);
             let mut fresh = Connection {
                 account: Account::default(),
+                payer: None,
                 client: None,
                 is_known: false,
                 described: false,
                 since: now,
-                unexecuted: None,
+                held: None,
                 early: Vec::new(),
                 early_bytes: 0,
                 streams: [stream(Direction::ClientToServer), stream(Direction::ServerToClient)],
@@ -201,10 +208,11 @@ impl Capture {
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.described {
+            let is_written = header.kind == abi::RECORD_DATA && header.direction == abi::CLIENT_TO_SERVER;
             connection.early_bytes += data.len() + RECORD_BYTES;
             connection.early.push((header, data.to_vec()));
             self.memory.set(&mut connection.account, Hold::Early, connection.early_bytes);
-            if connection.early_bytes > EXEC_WAITING_BYTES {
+            if connection.early_bytes > EXEC_WAITING_BYTES || connection.awaits_writer() && is_written {
                 self.await_no_longer(id, clock, now, sink);
             }
             return;
@@ -258,7 +266,7 @@ impl Capture {
         self.connections
             .values()
             .flat_map(|connection| {
-                let early = (!connection.early.is_empty()).then(|| connection.since.after(EXEC_PATIENCE));
+                let early = connection.waits().then(|| connection.since.after(EXEC_PATIENCE));
                 let [a, b] = &connection.streams;
                 [early, a.deadline(), b.deadline()]
             })
@@ -266,24 +274,21 @@ impl Capture {
             .min()
     }
 
-    /// Gives up waiting where the time is over. Not where `is_behind` says that records of the user (`None`: of anybody) were
-    /// captured and not yet taken in: what is waited for may be among them.
+    /// Gives up waiting where the time is over. Not where `is_behind` says that records of the user were captured and not yet
+    /// taken in: what is waited for may be among them.
     pub fn tick(
         &mut self,
-        is_behind: &dyn Fn(Option<u32>) -> bool,
+        is_behind: &dyn Fn(u32) -> bool,
         clock: &BootTime,
         now: Timestamp,
         sink: &mut Sink<'_>,
     ) {
         let mut overdue = Vec::new();
         for (id, connection) in &mut self.connections {
-            if is_behind(connection.account.owner()) {
+            if connection.payer.is_some_and(is_behind) {
                 continue;
             }
-            if !connection.described
-                && !connection.early.is_empty()
-                && connection.since.after(EXEC_PATIENCE) <= now
-            {
+            if connection.waits() && connection.since.after(EXEC_PATIENCE) <= now {
                 overdue.push(*id);
             }
             for index in 0..2 {
@@ -323,8 +328,8 @@ impl Capture {
 
     /// Nobody holds the connection any more: finishes its streams and says so.
     pub fn close(&mut self, id: u64, clock: &BootTime, now: Timestamp, sink: &mut Sink<'_>) {
-        let waits = self.connections.get(&id).is_some_and(|connection| !connection.early.is_empty());
-        if !(waits && self.serve_unexecuted(id, clock, now, sink)) {
+        let waits = self.connections.get(&id).is_some_and(Connection::waits);
+        if !(waits && self.serve_held(id, clock, now, sink)) {
             self.release_early(id, clock, now, sink);
         }
         if let Some(connection) = self.connections.get_mut(&id) {

@@ -4,6 +4,9 @@ use super::*;
 
 /// No process has it.
 const NOBODY: u32 = u32::MAX >> 1;
+/// A process that lives, and who forked it.
+const PARENT: u32 = 78;
+const GRANDPARENT: u32 = 77;
 const USER_BOUND: usize = 1000;
 const TOTAL_BOUND: usize = 1500;
 
@@ -14,6 +17,14 @@ enum Sent {
     Exec(u64, u32),
     /// A process of a user came by the descriptors without an exec.
     Handed(u64, u32),
+    /// The connection's program started, and its parent is a fork.
+    Forked(u64, u32),
+    /// It ended.
+    Exit(u64),
+    /// A message that a process wrote.
+    Written(u64, u32),
+    /// A message that a process read.
+    Answered(u64, u32),
     /// It ran before the agent did.
     Adopted(u64),
     /// A message that is whole, at the start.
@@ -29,6 +40,10 @@ impl Sent {
     fn record(self) -> Option<Vec<u8>> {
         Some(match self {
             Self::Exec(connection, uid) => exec(connection, uid, 0),
+            Self::Forked(connection, parent) => forked(connection, parent),
+            Self::Exit(connection) => exit(connection),
+            Self::Written(connection, pid) => written(connection, pid, 0),
+            Self::Answered(connection, pid) => written(connection, pid, 1),
             Self::Handed(connection, uid) => exec(connection, uid, abi::FLAG_NO_EXEC),
             Self::Adopted(connection) => exec(connection, 0, abi::FLAG_ADOPTED),
             Self::Line(connection, text) => line(connection, text),
@@ -47,6 +62,29 @@ fn exec(connection: u64, uid: u32, flags: u8) -> Vec<u8> {
     let header =
         abi::RecordHeader { kind: abi::RECORD_EXEC, flags, connection, pid: NOBODY, ..Default::default() };
     [bytes_of(&header), bytes_of(&abi::ExecInfo { uid, ..Default::default() })].concat()
+}
+
+fn forked(connection: u64, parent: u32) -> Vec<u8> {
+    let header = abi::RecordHeader {
+        kind: abi::RECORD_EXEC,
+        flags: abi::FLAG_PARENT_IS_FORK,
+        connection,
+        pid: NOBODY,
+        ..Default::default()
+    };
+    let mut ancestors = [0; abi::ANCESTORS];
+    ancestors[..3].copy_from_slice(&[parent, GRANDPARENT, 1]);
+    [bytes_of(&header), bytes_of(&abi::ExecInfo { ancestors, ..Default::default() })].concat()
+}
+
+fn exit(connection: u64) -> Vec<u8> {
+    bytes_of(&abi::RecordHeader { kind: abi::RECORD_EXIT, connection, pid: NOBODY, ..Default::default() })
+}
+
+fn written(connection: u64, pid: u32, direction: u8) -> Vec<u8> {
+    let kind = abi::RECORD_DATA;
+    let header = abi::RecordHeader { kind, connection, pid, direction, length: 3, ..Default::default() };
+    [&bytes_of(&header), &b"{}\n"[..]].concat()
 }
 
 fn captured(connection: u64, offset: u64, bytes: &[u8]) -> Vec<u8> {
@@ -98,12 +136,12 @@ pub struct Nothing;
 impl Processes for Nothing {
     fn complete(&self, _: &mut Process) {}
 
-    fn client(&self, _: &[u32], _: Parent, _: bool) -> Option<Process> {
-        None
+    fn client(&self, ancestors: &[u32], _: Parent, _: bool) -> Option<Process> {
+        ancestors.first().map(|pid| Process { pid: *pid, ..Process::default() })
     }
 
-    fn lives(&self, _: u32, _: u64) -> bool {
-        false
+    fn lives(&self, pid: u32, _: u64) -> bool {
+        pid == PARENT
     }
 }
 
@@ -237,19 +275,20 @@ fn server_without_exec_is_reported_once_it_speaks() {
 fn records_behind_a_flood_are_awaited() {
     use Sent::*;
     // Name, records, whose records have not been taken in when the time is over, gaps, and those when they were.
-    type Case = (&'static str, &'static [Sent], &'static [Option<u32>], usize, usize);
+    type Case = (&'static str, &'static [Sent], &'static [u32], usize, usize);
     const SWAPPED: &[Sent] = &[Exec(1, 5), Data(1, 9, 3)];
+    // Whoever answers for a server, the records here are the superuser's.
     let cases: [Case; 10] = [
         ("nothing is behind", SWAPPED, &[], 1, 1),
-        ("its user's", SWAPPED, &[Some(5)], 0, 1),
-        ("another's", SWAPPED, &[Some(6)], 1, 1),
-        ("its user's and another's", SWAPPED, &[Some(5), Some(6)], 0, 1),
-        ("somebody's, and it is known whose it is", SWAPPED, &[None], 1, 1),
-        ("in order", &[Exec(1, 5), Data(1, 0, 3)], &[Some(5)], 0, 0),
-        ("before the exec, somebody's", &[Data(1, 9, 3)], &[None], 0, 1),
-        ("before the exec, nobody's", &[Data(1, 9, 3)], &[], 1, 1),
-        ("before the exec, of a user", &[Data(1, 9, 3)], &[Some(5)], 1, 1),
-        ("of two, one user's", &[Exec(1, 5), Exec(2, 6), Data(1, 9, 3), Data(2, 9, 3)], &[Some(5)], 1, 2),
+        ("its user's", SWAPPED, &[0], 0, 1),
+        ("another's", SWAPPED, &[6], 1, 1),
+        ("others'", SWAPPED, &[5, 6, 7], 1, 1),
+        ("its user's and another's", SWAPPED, &[0, 6], 0, 1),
+        ("in order", &[Exec(1, 5), Data(1, 0, 3)], &[0], 0, 0),
+        ("before the exec, its user's", &[Data(1, 9, 3)], &[0], 0, 1),
+        ("before the exec, another's", &[Data(1, 9, 3)], &[5], 1, 1),
+        ("before the exec, nothing is behind", &[Data(1, 9, 3)], &[], 1, 1),
+        ("of two", &[Exec(1, 5), Exec(2, 6), Data(1, 9, 3), Data(2, 9, 3)], &[0], 0, 2),
     ];
     for (name, sent, behind, before, after) in cases {
         let mut capture = capture();
@@ -271,6 +310,64 @@ fn records_behind_a_flood_are_awaited() {
             found.push(count.get());
         }
         assert_eq!(found, [before, after], "{name}");
+    }
+}
+
+/// A parent that is a fork and lives may end any moment: the first who writes is the client.
+#[test]
+fn client_of_forked_parent_is_the_first_writer() {
+    use Sent::{Answered, Exec, Exit, Forked, Wait, Written};
+    const ENDED: u32 = 79;
+    // Name, records, the clients of the execs reported, and whether the message was handed on.
+    type Case = (&'static str, &'static [Sent], &'static [u32], bool);
+    let cases: [Case; 14] = [
+        ("nothing is written", &[Forked(1, PARENT)], &[], false),
+        ("nothing is written for a while", &[Forked(1, PARENT), Wait], &[PARENT], false),
+        ("the parent writes", &[Forked(1, PARENT), Written(1, PARENT)], &[PARENT], true),
+        ("who is above it writes", &[Forked(1, PARENT), Written(1, GRANDPARENT)], &[GRANDPARENT], true),
+        ("somebody else writes", &[Forked(1, PARENT), Written(1, 5)], &[PARENT], true),
+        ("who is above it wrote before", &[Written(1, GRANDPARENT), Forked(1, PARENT)], &[GRANDPARENT], true),
+        ("the parent wrote before", &[Written(1, PARENT), Forked(1, PARENT)], &[PARENT], true),
+        ("the server speaks first", &[Forked(1, PARENT), Answered(1, NOBODY)], &[], false),
+        (
+            "the server speaks first, and is answered",
+            &[Forked(1, PARENT), Answered(1, NOBODY), Written(1, GRANDPARENT)],
+            &[GRANDPARENT],
+            true,
+        ),
+        ("the server speaks alone", &[Forked(1, PARENT), Answered(1, NOBODY), Wait], &[PARENT], true),
+        ("the parent has ended", &[Forked(1, ENDED)], &[ENDED], false),
+        ("the server ends", &[Forked(1, PARENT), Exit(1)], &[PARENT], false),
+        ("it runs another program", &[Forked(1, PARENT), Exec(1, 5)], &[PARENT, PARENT], false),
+        (
+            "it runs another program of a fork",
+            &[Forked(1, PARENT), Forked(1, PARENT), Written(1, GRANDPARENT)],
+            &[PARENT, PARENT],
+            true,
+        ),
+    ];
+    for (name, sent, expected, handed_on) in cases {
+        let mut capture = capture();
+        let (clock, mut now) = (BootTime::default(), Timestamp(1));
+        let (mut clients, mut frames) = (Vec::new(), 0);
+        let mut sink = |output: Output<'_>| match output {
+            Output::Input(Input::Exec(exec)) => clients.extend(exec.client.map(|client| client.pid)),
+            Output::Input(Input::Frame { .. }) => frames += 1,
+            _ => {}
+        };
+        for sent in sent {
+            if let Some(record) = sent.record() {
+                capture.record(&record, &clock, now, &mut sink);
+            } else {
+                assert!(capture.next_deadline().is_some(), "{name}: nobody waits");
+                now = now.after(EXEC_PATIENCE);
+                capture.tick(&|_| false, &clock, now, &mut sink);
+            }
+        }
+        assert_eq!(clients, expected, "{name}");
+        assert_eq!(frames > 0, handed_on, "{name}");
+        capture.forget(1);
+        assert!(capture.processes.is_empty() && capture.memory.held() == 0, "{name}: nothing is left");
     }
 }
 

@@ -32,7 +32,7 @@ pub use queue::Refused;
 use queue::{Queue, Record};
 use thread::Thread;
 
-/// The queue holds so many rings. A quarter of that is what one connection may have where nothing else waits.
+/// The queue holds so many rings. Half of that is what one connection may have where nothing else waits.
 const RINGS: u64 = 3;
 
 /// What the agent's task and the thread share.

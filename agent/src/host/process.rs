@@ -144,7 +144,7 @@ pub fn running(pid: u32) -> Option<(u64, Option<String>)> {
 
 /// Whether a process that started then (as [`coarse`] says it) is still there.
 pub fn lives(pid: u32, start_ns: u64) -> bool {
-    started(pid) == Some(start_ns)
+    started(pid) == Some(coarse(start_ns))
 }
 
 /// The client of a process: its parent, or who is above a parent that `is_fork` and has ended. A client that forks

@@ -138,10 +138,12 @@ fn unrelated_read_is_a_gap_or_reported_answer() -> Result<()> {
     BufReader::new(from_server).read_line(&mut answer)?;
     drop(to_server);
     kill(client, Signal::SIGCONT)?;
-    // An fd scan may have come between, and then it was seen.
+    // An fd scan may have come between, and then it was seen: with its call, or without, where the scan came between these two.
     let said = agent.wait_for_within(NOTICED, "a gap, or the answer", |event| {
-        let is_answer = is(event, "mcp_tool_result") && event["connection"] == connection;
-        (is_gap(event, &connection) && event["direction"] == "s2c") || is_answer
+        let is_response = is(event, "mcp_message") && event["kind"] == "response";
+        let is_answer = is(event, "mcp_tool_result") || is_response && event["jsonrpc_id"] == 1;
+        (is_gap(event, &connection) && event["direction"] == "s2c")
+            || is_answer && event["connection"] == connection
     })?;
     if is_gap(&said, &connection) {
         ensure!(said["cause"] == "unseen" && said["bytes"] == answer.len() as u64, "{said}: {answer}");

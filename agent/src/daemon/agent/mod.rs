@@ -181,7 +181,7 @@ impl Agent {
     fn tick(&mut self, ring: &RingReader) {
         let now = self.clock.now();
         let users = ring.waiting();
-        let is_behind = |uid: Option<u32>| uid.map_or(!users.is_empty(), |uid| users.contains(&uid));
+        let is_behind = |uid| users.contains(&uid);
         self.feed(now, false, |capture, clock, sink| capture.tick(&is_behind, clock, now, sink));
         self.engine.tick(now, &mut self.pending.outputs);
         self.execute();

@@ -1,8 +1,9 @@
 //! Records that were taken out of the ring and not yet in, each user's in their order, and users in turn.
 //!
-//! A user may have as many bytes waiting as are free beside all, much as in the ring itself (`ebpf/src/share.rs`): whoever floods the
-//! queue gets half of it. Of that a connection may have as many as are left to the user: one that floods the queue leaves room for
-//! the user's others. What is beyond is a counted gap in that connection's streams. Who is within that loses nothing.
+//! A user may have twice as many bytes waiting as are free beside all, as in the ring itself (`ebpf/src/share.rs`): one who floods the
+//! queue with many connections gets two thirds of it. Of that a connection may have as many as are left to the user: one that floods
+//! the queue gets half of it, and leaves room for the user's others. What is beyond is a counted gap in that connection's streams. Who
+//! is within that loses nothing.
 //!
 //! Records come out in the order in which they came in, as long as nobody costs much: each user has a credit of
 //! [`QUANTUM`], and who has used it up waits until all others with records have used up theirs. What a record costs is known
@@ -22,6 +23,8 @@ pub const QUANTUM: u64 = 5_000_000;
 const PIECE_BYTES: usize = 8 << 10;
 /// What a record takes beside its bytes: its place in the queue, and what the allocator adds.
 const RECORD_BYTES: u64 = 64;
+/// How many times what is free a user may have.
+const FACTOR: u64 = 2;
 /// Most users of whom it is remembered what was refused; of more it is a sum.
 const USERS_MOST: usize = 1024;
 
@@ -200,8 +203,7 @@ impl Queue {
         let (uid, record) = (header.uid, used(record));
         let size = size_in_pieces(&header, record);
         let user = self.users.entry(uid).or_insert_with(User::new);
-        let of_others = self.bytes - user.bytes;
-        let left = (self.capacity.saturating_sub(of_others) / 2).saturating_sub(user.bytes);
+        let left = (FACTOR * self.capacity.saturating_sub(self.bytes)).saturating_sub(user.bytes);
         if header.kind != RECORD_DATA {
             // Few and small, and without them nobody knows what the bytes are.
             if size > left {

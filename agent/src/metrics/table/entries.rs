@@ -415,7 +415,7 @@ pub static TABLE: &[Metric] = &[
         Gauge(&[]),
         "Memory of records that were taken out of the ring and wait for the agent.",
     ),
-    metric(QUEUE_BYTES_CAPACITY, Gauge(&[]), "What they may take; one user's at most half of it."),
+    metric(QUEUE_BYTES_CAPACITY, Gauge(&[]), "What they may take; one user's at most two thirds of it."),
     metric(
         LAG,
         Gauge(&[]),

@@ -13,7 +13,7 @@ use crate::engine::recorder::clip;
 use crate::event::{MessageKind, Subject};
 use crate::guard::Operation;
 use crate::protocol::{self, Id, Kind, Message, Method, decode_str, members, members_once, without};
-use crate::terms::Direction;
+use crate::terms::{Direction, escape_pointer};
 
 /// Most requests, or answers to them, of one message that are evaluated one by one.
 const MAX_INPUTS: usize = 1_000;
@@ -144,7 +144,7 @@ fn report_repeated_input(
 
 /// A JSON Pointer to this member of what stands at `field`.
 fn pointer(field: &str, key: &str) -> String {
-    format!("{field}/{}", clip(key, MAX_KEY_BYTES).replace('~', "~0").replace('/', "~1"))
+    format!("{field}/{}", escape_pointer(&clip(key, MAX_KEY_BYTES)))
 }
 
 /// Every member by this name: which of them counts differs from reader to reader.
