@@ -41,7 +41,7 @@ pub use store::{Item, MemoryStore, Store, StoreError};
 use crate::definition::bounded_name;
 use crate::detect::OrderedNames;
 use crate::terms::{ConnectionId, Detection, Identity, PinState, ServerId, SessionId, Timestamp};
-use names::{Claim, Names, core_of_server};
+use names::{Claim, Effort, First, Names, core_of_server};
 use shadow::Side;
 
 /// A connection to a server, as far as the registry wants to know.
@@ -212,7 +212,9 @@ impl Registry {
                 session.owners.push((peer.key.clone(), peer.identity));
                 let core = core_of_server(&peer.key.server.0);
                 let before = session.servers.len();
-                let claim = session.servers.claim(owner, &core, 0, self.settings.similarity_threshold, true);
+                let first = First { owner, name: core.clone(), since: 0 };
+                let threshold = self.settings.similarity_threshold;
+                let claim = session.servers.claim(first, threshold, true, &mut Effort::default());
                 self.kept.add(session.user, session.servers.len() - before);
                 if let Claim::Later(first, likeness) = claim
                     && let (Some(first), Some(later)) =

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::names::Claim;
+use super::names::{Claim, Effort, First};
 use super::pin::{PinRecord, Sight};
 use super::shadow::{self, Finding};
 use super::store::{Item, StoreError};
@@ -150,6 +150,8 @@ pub(super) struct Turn {
     definitions: Vec<(String, String)>,
     /// Items without room that are said.
     refused_said: usize,
+    /// What comparing the names may still cost.
+    effort: Effort,
 }
 
 impl Registry {
@@ -165,6 +167,7 @@ impl Registry {
             version: None,
             definitions: Vec::new(),
             refused_said: 0,
+            effort: Effort::default(),
         };
         let Some(mut connection) = self.connections.remove(&id) else {
             self.counters.unknown_pages += 1;
@@ -460,7 +463,9 @@ impl Registry {
         };
         let (before, room) = (session.tools.len(), self.kept.fit(session.user, 1, &self.settings.limits));
         let skipped = session.tools.not_compared;
-        let claim = session.tools.claim(owner, name, since.0, self.settings.similarity_threshold, room);
+        let first = First { owner, name: name.to_owned(), since: since.0 };
+        let threshold = self.settings.similarity_threshold;
+        let claim = session.tools.claim(first, threshold, room, &mut turn.effort);
         self.kept.add(session.user, session.tools.len() - before);
         self.counters.names_not_compared += session.tools.not_compared - skipped;
         match claim {
