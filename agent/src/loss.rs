@@ -143,6 +143,10 @@ pub const WATCHED: &[(&str, &str)] = &[
     ),
     ("registry_names_refused", "too many names in one session: some are not compared with others'"),
     (
+        "registry_ordered_names_dropped",
+        "a definition names too many tools: some were not looked up among other servers' tools",
+    ),
+    (
         "registry_programs_not_read",
         "an upgraded server had too many programs: tools of some are not known to have been its own first",
     ),

@@ -25,7 +25,9 @@ use crate::definition::hex;
 use crate::glob::{GlobError, NameGlob};
 use crate::terms::ServerId;
 use piece::{Piece, Role};
-pub use preload::{CODE_VARIABLES, CodeVariable, code_variables};
+pub use preload::{
+    CODE_OPTIONS, CODE_VARIABLES, CodeOptions, CodeVariable, code_variables, undeclared_options,
+};
 pub use program::{identity, known_as, program, with_arguments};
 pub use served::{FileId, Files, HostFile, Running, is_served_by, loads};
 

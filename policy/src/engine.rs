@@ -67,7 +67,7 @@ pub use connections::Traffic;
 pub use evaluator::{Judge, ServerStanding, WaitingTool};
 pub use io::{Connect, Exec, ExitStatus, Found, Input, Output, Process, Reached, ServerAddress};
 
-use crate::event::{CaptureGap, Event, GateDecided};
+use crate::event::{CaptureGap, Event, GateDecided, Trace};
 use crate::protocol::{self, Message};
 use crate::redact::Redactor;
 use crate::registry::Store;
@@ -96,6 +96,8 @@ pub struct Engine {
     destinations: Destinations,
     timers: Timers,
     gate: GateStaleness,
+    /// The trace of the message at hand.
+    trace: Trace,
     folding: Folding,
     /// Where frames are mended.
     scratch: String,
@@ -123,6 +125,7 @@ impl Engine {
             destinations: Destinations::default(),
             timers: Timers::default(),
             gate: GateStaleness::default(),
+            trace: Trace::default(),
             folding: Folding::default(),
             scratch: String::new(),
             config,
@@ -309,7 +312,8 @@ impl Engine {
 
     fn parts<'a>(&'a mut self, out: &'a mut Vec<Output>) -> Parts<'a> {
         let Self { config, recorder, counters, connections, exchange, evaluator, .. } = self;
-        let reporter = Reporter { config, recorder, counters, gate: &mut self.gate, out };
+        let (gate, trace) = (&mut self.gate, &mut self.trace);
+        let reporter = Reporter { config, recorder, counters, gate, trace, out };
         let cx = Context { config, connections, timers: &mut self.timers, reporter };
         Parts { cx, exchange, ev: evaluator, destinations: &mut self.destinations }
     }

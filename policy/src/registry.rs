@@ -14,12 +14,14 @@
 //! | `page` | a page of a list into changes |
 //! | `load` | the pins of a server into memory, also those kept under a former path |
 //! | `pin`, `store` | one pin; where pins are kept |
+//! | `orders` | definitions that order something about other servers' tools |
 //! | `names`, `shadow` | names that are taken for one another; what that means |
 //! | `config` | settings, bounds, counters, errors |
 
 mod config;
 mod load;
 mod names;
+mod orders;
 mod page;
 mod pin;
 mod shadow;
@@ -30,15 +32,16 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use crate::definition::{Diff, FieldChange};
 pub use crate::terms::{ItemKind, PinKey};
 use config::Kept;
-pub use config::{RegistryCounters, RegistryError, RegistryLimits, RegistrySettings};
+pub use config::{ITEMS_PER_SERVER, RegistryCounters, RegistryError, RegistryLimits, RegistrySettings};
 pub use page::{Change, ChangeKind, Offer, Outcome, Page};
 pub use pin::{Approval, Denied, HASH_VERSION, PinRecord, Said};
 pub use shadow::Finding;
 pub use store::{Item, MemoryStore, Store, StoreError};
 
 use crate::definition::bounded_name;
+use crate::detect::OrderedNames;
 use crate::terms::{ConnectionId, Detection, Identity, PinState, ServerId, SessionId, Timestamp};
-use names::{Claim, Names, core_of_server};
+use names::{Claim, Effort, First, Names, core_of_server};
 use shadow::Side;
 
 /// A connection to a server, as far as the registry wants to know.
@@ -133,6 +136,12 @@ struct Listed {
     approved: bool,
     denied: bool,
     finding: Option<Box<Finding>>,
+    /// The names that its orders give.
+    ordered: OrderedNames,
+    /// Whether it is known that one of them is of another server's tool.
+    is_ordering: bool,
+    /// Whether its name, where that matters, is compared with those of the session's other servers.
+    is_named: bool,
 }
 
 /// The servers of one client, in the order in which they came.
@@ -203,7 +212,9 @@ impl Registry {
                 session.owners.push((peer.key.clone(), peer.identity));
                 let core = core_of_server(&peer.key.server.0);
                 let before = session.servers.len();
-                let claim = session.servers.claim(owner, &core, 0, self.settings.similarity_threshold, true);
+                let first = First { owner, name: core.clone(), since: 0 };
+                let threshold = self.settings.similarity_threshold;
+                let claim = session.servers.claim(first, threshold, true, &mut Effort::default());
                 self.kept.add(session.user, session.servers.len() - before);
                 if let Claim::Later(first, likeness) = claim
                     && let (Some(first), Some(later)) =
@@ -251,6 +262,12 @@ impl Registry {
     /// is known when the client asks for the list again, and until then the old one holds.
     pub fn list_changed(&mut self) {
         self.counters.list_changes += 1;
+    }
+
+    /// Whether a connection's server is told apart from the others of its session: else its tools' names are not compared with
+    /// theirs.
+    pub fn tells_apart(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_some_and(|connection| connection.owner.is_some())
     }
 
     /// Whether a connection's tools are known: it listed them once to the end.

@@ -30,6 +30,7 @@ pub mod command;
 pub mod containers;
 pub mod dial;
 pub mod dns;
+pub mod figures;
 pub mod framing;
 pub mod gate;
 pub mod gated;

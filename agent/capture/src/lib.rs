@@ -54,6 +54,8 @@ const FORGOTTEN: usize = 4096;
 
 struct Connection {
     account: Account,
+    /// The user whose share its records take.
+    payer: Option<u32>,
     /// Known once the first exec record came.
     client: Option<Process>,
     /// An exec record came; `described`: or is not waited for any more.
@@ -147,6 +149,9 @@ impl Capture {
                 self.close(header.connection, clock, now, sink);
             }
         }
+        if let Some(connection) = self.connections.get_mut(&header.connection) {
+            connection.payer = Some(header.uid);
+        }
         self.keep_within_bounds(header.connection, clock, now, sink);
     }
 
@@ -169,6 +174,7 @@ impl Capture {
             let stream = |direction| Stream::new(ConnectionId(id), direction, limits);
             let mut fresh = Connection {
                 account: Account::default(),
+                payer: None,
                 client: None,
                 is_known: false,
                 described: false,
@@ -268,10 +274,20 @@ impl Capture {
             .min()
     }
 
-    /// Gives up waiting where the time is over.
-    pub fn tick(&mut self, clock: &BootTime, now: Timestamp, sink: &mut Sink<'_>) {
+    /// Gives up waiting where the time is over. Not where `is_behind` says that records of the user were captured and not yet
+    /// taken in: what is waited for may be among them.
+    pub fn tick(
+        &mut self,
+        is_behind: &dyn Fn(u32) -> bool,
+        clock: &BootTime,
+        now: Timestamp,
+        sink: &mut Sink<'_>,
+    ) {
         let mut overdue = Vec::new();
         for (id, connection) in &mut self.connections {
+            if connection.payer.is_some_and(is_behind) {
+                continue;
+            }
             if connection.waits() && connection.since.after(EXEC_PATIENCE) <= now {
                 overdue.push(*id);
             }

@@ -122,7 +122,7 @@ fn gaps(capture: &mut Capture, sent: &[Sent]) -> Vec<(u64, u64, GapCause)> {
     for sent in sent {
         let Some(record) = sent.record() else {
             now = now.after(EXEC_PATIENCE);
-            capture.tick(&clock, now, &mut sink);
+            capture.tick(&|_| false, &clock, now, &mut sink);
             continue;
         };
         capture.record(&record, &clock, now, &mut sink);
@@ -261,12 +261,55 @@ fn server_without_exec_is_reported_once_it_speaks() {
                 capture.record(&record, &clock, now, &mut sink);
             } else {
                 now = now.after(EXEC_PATIENCE);
-                capture.tick(&clock, now, &mut sink);
+                capture.tick(&|_| false, &clock, now, &mut sink);
             }
         }
         assert_eq!(execs, users, "{name}");
         assert_eq!(frames > 0, handed_on, "{name}");
         assert_eq!(capture.counters().execs_not_awaited, not_awaited, "{name}");
+    }
+}
+
+/// What is on its way is waited for, however long others take.
+#[test]
+fn records_behind_a_flood_are_awaited() {
+    use Sent::*;
+    // Name, records, whose records have not been taken in when the time is over, gaps, and those when they were.
+    type Case = (&'static str, &'static [Sent], &'static [u32], usize, usize);
+    const SWAPPED: &[Sent] = &[Exec(1, 5), Data(1, 9, 3)];
+    // Whoever answers for a server, the records here are the superuser's.
+    let cases: [Case; 10] = [
+        ("nothing is behind", SWAPPED, &[], 1, 1),
+        ("its user's", SWAPPED, &[0], 0, 1),
+        ("another's", SWAPPED, &[6], 1, 1),
+        ("others'", SWAPPED, &[5, 6, 7], 1, 1),
+        ("its user's and another's", SWAPPED, &[0, 6], 0, 1),
+        ("in order", &[Exec(1, 5), Data(1, 0, 3)], &[0], 0, 0),
+        ("before the exec, its user's", &[Data(1, 9, 3)], &[0], 0, 1),
+        ("before the exec, another's", &[Data(1, 9, 3)], &[5], 1, 1),
+        ("before the exec, nothing is behind", &[Data(1, 9, 3)], &[], 1, 1),
+        ("of two", &[Exec(1, 5), Exec(2, 6), Data(1, 9, 3), Data(2, 9, 3)], &[0], 0, 2),
+    ];
+    for (name, sent, behind, before, after) in cases {
+        let mut capture = capture();
+        let (clock, mut now, count) = (BootTime::default(), Timestamp(1), std::cell::Cell::new(0));
+        let mut sink = |output: Output<'_>| {
+            let is_gap = matches!(output, Output::Input(Input::Gap { .. }));
+            count.set(count.get() + usize::from(is_gap));
+        };
+        for sent in sent {
+            capture.record(&sent.record().unwrap(), &clock, now, &mut sink);
+        }
+        let mut found = Vec::new();
+        for behind in [behind, &[]] {
+            // What came before an exec is in order no sooner than it is waited for no longer.
+            for _ in 0..2 {
+                now = now.after(EXEC_PATIENCE);
+                capture.tick(&|uid| behind.contains(&uid), &clock, now, &mut sink);
+            }
+            found.push(count.get());
+        }
+        assert_eq!(found, [before, after], "{name}");
     }
 }
 
@@ -318,7 +361,7 @@ fn client_of_forked_parent_is_the_first_writer() {
             } else {
                 assert!(capture.next_deadline().is_some(), "{name}: nobody waits");
                 now = now.after(EXEC_PATIENCE);
-                capture.tick(&clock, now, &mut sink);
+                capture.tick(&|_| false, &clock, now, &mut sink);
             }
         }
         assert_eq!(clients, expected, "{name}");

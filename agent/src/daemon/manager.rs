@@ -70,7 +70,8 @@ impl Manager {
         self.notify(&format!("STOPPING=1\n{}", status_line(&format!("ending: {reason}"))));
     }
 
-    /// The ring was drained to its end: that, and nothing else, is what the watchdog is to hear of.
+    /// Records were taken in: that, and nothing else, is what the watchdog is to hear of. Not that none wait, or whoever makes more
+    /// of them than can be taken in would have the agent ended.
     pub fn drained(&mut self) {
         let Some(Watchdog { every, fed }) = &self.watchdog else { return };
         if fed.is_some_and(|fed| fed.elapsed() < *every) {

@@ -1,15 +1,12 @@
 //! What is to be compared with the captured streams: the positions that the kernel half counted, and the holders of channels.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use mcpwarden_abi::{ChannelKey, Connection, Stream};
+use mcpwarden_abi::{ChannelKey, Connection, Positions, Stream};
 use mcpwarden_kernel::fd_scan::{FdScan, Side};
-use mcpwarden_system::boot::boot_ns;
 
-/// Connections over stdio by number, as the kernel half knows them.
-pub type Connections = Vec<(u64, Connection)>;
 /// How far TCP connections are in the kernel, by number; `None`: it does not know the connection any more.
-pub type SocketPositions = Vec<(u64, Option<[Stream; 2]>)>;
+pub type SocketPositions = Vec<(u64, Option<Positions>)>;
 
 /// One comparison of a connection's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,62 +22,126 @@ pub enum Check {
     Ended(u64, [Stream; 2]),
 }
 
-/// What was read and not yet compared.
-#[derive(Default)]
+impl Check {
+    fn connection(&self) -> u64 {
+        let (Self::Positions(id, _) | Self::Socket(id, _) | Self::Unseen(id, ..) | Self::Ended(id, _)) = self;
+        *id
+    }
+}
+
+/// Something that is done once records were taken in: those below a number, of a user or (`None`) of everybody.
+#[derive(Debug)]
+struct Awaiting<T> {
+    what: T,
+    uid: Option<u32>,
+    number: u64,
+}
+
+/// What was read and not yet compared. What concerns a connection waits for its user's records alone: a flood of others does not
+/// put it off. And what was read once is not read again before it was compared: else a flood would put it off without end.
+#[derive(Debug, Default)]
 pub struct Reconciler {
-    positions: Connections,
-    sockets: SocketPositions,
-    scan: Option<FdScan>,
-    is_waiting: bool,
-    /// When the latest of these was read; nanoseconds since boot.
-    read_ns: u64,
+    /// By connection.
+    positions: BTreeMap<u64, Awaiting<Check>>,
+    /// By connection.
+    scanned: BTreeMap<u64, Awaiting<Check>>,
+    clients: Option<Awaiting<()>>,
+    scan: Option<Awaiting<FdScan>>,
+}
+
+/// What can be compared now.
+#[derive(Debug, Default)]
+pub struct Ready {
+    /// Connections: their positions, and then what fd scans found.
+    pub checks: Vec<Check>,
+    /// Whether clients of TCP connections may be looked at: what they said before was taken in.
+    pub clients: bool,
+    /// The fd scan, by which is forgotten what nobody holds.
+    pub scan: Option<FdScan>,
+}
+
+impl Ready {
+    /// Whether that is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.checks.is_empty() && !self.clients && self.scan.is_none()
+    }
 }
 
 impl Reconciler {
-    /// The positions of all connections were read just now.
-    pub fn read_positions(&mut self, positions: Connections, sockets: SocketPositions) {
-        (self.positions, self.sockets) = (positions, sockets);
-        (self.is_waiting, self.read_ns) = (true, boot_ns());
+    /// The positions of all connections were read, and since then all records below `number` were in the ring.
+    pub fn read_positions(
+        &mut self,
+        connections: &[(u64, Connection)],
+        sockets: SocketPositions,
+        number: u64,
+    ) {
+        renew(&mut self.positions, of_positions(connections, sockets), number);
+        self.clients.get_or_insert(Awaiting { what: (), uid: None, number });
     }
 
-    /// An fd scan ended just now.
-    pub fn read_scan(&mut self, scan: Option<FdScan>) {
-        self.is_waiting |= scan.is_some();
-        (self.scan, self.read_ns) = (scan, boot_ns());
+    /// An fd scan ended, the connections were read, and since then all records below `number` were in the ring.
+    pub fn read_scan(&mut self, scan: FdScan, connections: &[(u64, Connection)], number: u64) {
+        renew(&mut self.scanned, of_scan(&scan, connections), number);
+        self.scan.get_or_insert(Awaiting { what: scan, uid: None, number });
     }
 
-    /// Whether something waits, and for what: that the ring was drained up to then (nanoseconds since boot).
-    pub fn waiting_since(&self) -> Option<u64> {
-        self.is_waiting.then_some(self.read_ns)
+    /// Whether something waits.
+    pub fn is_waiting(&self) -> bool {
+        let is_waiting = !self.positions.is_empty() || !self.scanned.is_empty();
+        is_waiting || self.clients.is_some() || self.scan.is_some()
     }
 
-    /// What was read, to be compared now: checks of positions, and then the fd scan.
-    pub fn take(&mut self) -> (Vec<Check>, Option<FdScan>) {
-        self.is_waiting = false;
-        let positions = std::mem::take(&mut self.positions);
-        let checks = of_positions(&positions, std::mem::take(&mut self.sockets));
-        (checks, self.scan.take())
+    /// Takes out what can be compared. `is_taken`: whether a user's records below a number, or everybody's, were taken in.
+    pub fn take(&mut self, is_taken: &dyn Fn(Option<u32>, u64) -> bool) -> Ready {
+        let mut ready = Ready::default();
+        for checks in [&mut self.positions, &mut self.scanned] {
+            let taken = checks.extract_if(.., |_, awaiting| is_taken(awaiting.uid, awaiting.number));
+            ready.checks.extend(taken.map(|(_, awaiting)| awaiting.what));
+        }
+        ready.clients = self.clients.take_if(|clients| is_taken(clients.uid, clients.number)).is_some();
+        ready.scan = self.scan.take_if(|scan| is_taken(scan.uid, scan.number)).map(|scan| scan.what);
+        ready
     }
 }
 
-/// The checks of positions.
-pub fn of_positions(connections: &[(u64, Connection)], sockets: SocketPositions) -> Vec<Check> {
-    let connections = connections.iter().map(|(id, entry)| Check::Positions(*id, entry.positions.streams));
-    connections.chain(sockets.into_iter().map(|(id, streams)| Check::Socket(id, streams))).collect()
+/// Has these checks wait, beside those of the same connections that wait already.
+fn renew(waiting: &mut BTreeMap<u64, Awaiting<Check>>, read: Vec<(Check, Option<u32>)>, number: u64) {
+    let mut before = std::mem::take(waiting);
+    let awaiting = |(what, uid): (Check, Option<u32>)| {
+        let id = what.connection();
+        (id, before.remove(&id).unwrap_or(Awaiting { what, uid, number }))
+    };
+    *waiting = read.into_iter().map(awaiting).collect();
 }
 
-/// The checks that follow from an fd scan. The ring was drained since.
-pub fn of_scan(scan: &FdScan, connections: &[(u64, Connection)]) -> Vec<Check> {
+/// The checks of positions, and whose records each waits for.
+pub fn of_positions(
+    connections: &[(u64, Connection)],
+    sockets: SocketPositions,
+) -> Vec<(Check, Option<u32>)> {
+    let connections = connections
+        .iter()
+        .map(|(id, entry)| (Check::Positions(*id, entry.positions.streams), Some(entry.positions.uid)));
+    let sockets = sockets.into_iter().map(|(id, positions)| {
+        (Check::Socket(id, positions.map(|known| known.streams)), positions.map(|known| known.uid))
+    });
+    connections.chain(sockets).collect()
+}
+
+/// The checks that follow from an fd scan, and whose records each waits for.
+pub fn of_scan(scan: &FdScan, connections: &[(u64, Connection)]) -> Vec<(Check, Option<u32>)> {
     let held = held(scan);
     let check = |(id, entry): &(u64, Connection)| {
         let streams = entry.positions.streams;
         let keys = [entry.server_in, entry.server_out, entry.client_out, entry.client_in];
-        if entry.positions.since_ns >= scan.began_ns || keys.iter().any(|key| held.contains(key)) {
+        let is_held = entry.positions.since_ns >= scan.began_ns || keys.iter().any(|key| held.contains(key));
+        let check = if is_held {
             let waiting = client_sides(entry).map(|side| scan.idle.get(&side).copied());
             Check::Unseen(*id, streams, waiting)
         } else {
             Check::Ended(*id, streams)
-        }
+        };
+        (check, Some(entry.positions.uid))
     };
     connections.iter().map(check).collect()
 }
@@ -106,7 +167,7 @@ fn client_sides(entry: &Connection) -> [Side; 2] {
 mod tests {
     use std::collections::HashMap;
 
-    use mcpwarden_abi::{Holder, Positions};
+    use mcpwarden_abi::Holder;
 
     use super::*;
 
@@ -116,10 +177,11 @@ mod tests {
         ChannelKey { inode, ..Default::default() }
     }
 
-    /// A connection whose channels have the inodes 10 times its number and one more.
+    /// A connection whose channels have the inodes 10 times its number and one more, of a user of 1000 and its number.
     fn connection(id: u64, since_ns: u64) -> (u64, Connection) {
         let (requests, answers) = (key(id * 10), key(id * 10 + 1));
-        let positions = Positions { since_ns, ..Default::default() };
+        let uid = 1000 + u32::try_from(id).unwrap();
+        let positions = Positions { since_ns, uid, ..Default::default() };
         let entry = Connection {
             server_in: requests,
             client_out: requests,
@@ -153,7 +215,7 @@ mod tests {
                 idle: idle.collect::<HashMap<_, _>>(),
                 ..FdScan::default()
             };
-            assert_eq!(of_scan(&scan, &[connection(1, since)]), [expected], "{name}");
+            assert_eq!(of_scan(&scan, &[connection(1, since)]), [(expected, Some(1001))], "{name}");
         }
     }
 
@@ -170,17 +232,67 @@ mod tests {
         }
     }
 
+    /// What is compared as records are taken in: the connections' positions, the clients, what a scan found of connections, and
+    /// the scan.
     #[test]
-    fn readings_wait_until_they_are_taken() {
+    fn readings_wait_for_their_users_records() {
+        // Name, of whom all records were taken in, below which number; what is compared.
+        type Case = (&'static str, &'static [(u32, u64)], (&'static [u64], bool, &'static [u64], bool));
+        const SOCKET: u64 = 3;
+        let cases: [Case; 10] = [
+            ("nothing was taken in", &[], (&[], false, &[], false)),
+            ("of one, not far enough", &[(1001, 9)], (&[], false, &[], false)),
+            ("of one, all before positions", &[(1001, 10)], (&[1], false, &[], false)),
+            ("of the other", &[(1002, 10)], (&[2], false, &[], false)),
+            ("of one, all before the scan", &[(1001, 20)], (&[1], false, &[1], false)),
+            ("of the other, all", &[(1002, 99)], (&[2], false, &[2], false)),
+            ("of both, before positions", &[(1001, 10), (1002, 10)], (&[1, 2], false, &[], false)),
+            ("of another", &[(1003, 99)], (&[], false, &[], false)),
+            ("of all, before positions", &[(0, 10)], (&[1, 2, SOCKET], true, &[], false)),
+            ("of all", &[(0, 20)], (&[1, 2, SOCKET], true, &[1, 2], true)),
+        ];
+        for (name, taken, (positions, clients, scanned, scan)) in cases {
+            let mut reconciler = Reconciler::default();
+            assert!(!reconciler.is_waiting());
+            let connections = [connection(1, 0), connection(2, 0)];
+            reconciler.read_positions(&connections, vec![(SOCKET, None)], 10);
+            reconciler.read_scan(FdScan { began_ns: SCAN_NS, ..FdScan::default() }, &connections, 20);
+            // Here user 0 stands for everybody.
+            let is_taken = |uid: Option<u32>, number: u64| {
+                taken.iter().any(|(of, below)| number <= *below && (*of == 0 || uid == Some(*of)))
+            };
+            let ready = reconciler.take(&is_taken);
+            let ids = |is_of: fn(&Check) -> bool| -> Vec<u64> {
+                ready.checks.iter().filter(|check| is_of(check)).map(Check::connection).collect()
+            };
+            let found = (
+                ids(|check| matches!(check, Check::Positions(..) | Check::Socket(..))),
+                ready.clients,
+                ids(|check| matches!(check, Check::Ended(..))),
+                ready.scan.is_some(),
+            );
+            assert_eq!(found, (positions.to_vec(), clients, scanned.to_vec(), scan), "{name}");
+            assert_eq!(reconciler.is_waiting(), !scan, "{name}");
+            assert!(reconciler.take(&is_taken).checks.is_empty(), "{name}: each once");
+        }
+    }
+
+    /// A user whose records never end is compared all the same; what is gone from the kernel half's tables is not.
+    #[test]
+    fn waiting_readings_are_not_put_off() {
         let mut reconciler = Reconciler::default();
-        assert!(reconciler.waiting_since().is_none());
-        reconciler.read_scan(None);
-        assert!(reconciler.waiting_since().is_none(), "a scan that failed is not compared");
-        reconciler.read_positions(vec![connection(1, 0)], vec![(2, None)]);
-        reconciler.read_scan(Some(FdScan::default()));
-        assert!(reconciler.waiting_since().is_some());
-        let (checks, scan) = reconciler.take();
-        assert_eq!(checks, [Check::Positions(1, [Stream::default(); 2]), Check::Socket(2, None)]);
-        assert!(scan.is_some() && reconciler.waiting_since().is_none());
+        for number in 1..=5 {
+            let connections = [connection(1, 0), connection(1 + number, 0)];
+            reconciler.read_positions(&connections, vec![], number);
+            reconciler.read_scan(FdScan { began_ns: SCAN_NS, ..FdScan::default() }, &connections, number);
+        }
+        let ready = reconciler.take(&|_, number| number <= 1);
+        let checks: Vec<u64> = ready.checks.iter().map(Check::connection).collect();
+        assert_eq!((checks, ready.clients, ready.scan.is_some()), (vec![1, 1], true, true));
+        assert_eq!(
+            (reconciler.positions.len(), reconciler.scanned.len()),
+            (1, 1),
+            "those that there were last"
+        );
     }
 }

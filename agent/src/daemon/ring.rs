@@ -11,7 +11,10 @@ use std::{
     borrow::Cow,
     collections::HashSet,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Instant,
 };
 
@@ -35,6 +38,8 @@ const RINGS: u64 = 3;
 /// What the agent's task and the thread share.
 struct Shared {
     inner: Mutex<Inner>,
+    /// Whether the agent's task waits for it: the thread would take it again and again as long as there are records.
+    wanted: AtomicUsize,
     /// There are records.
     some: Notify,
 }
@@ -49,12 +54,13 @@ struct Inner {
 }
 
 impl Inner {
-    /// Moves up to `most` records from the ring into the queue, of those that are there now. How many.
-    fn pump(&mut self, most: usize) -> usize {
+    /// Moves up to `most` records and some more than `bytes` from the ring into the queue, of what is there now. How many
+    /// records.
+    fn pump(&mut self, most: usize, bytes: u64) -> usize {
         let Self { ring, fill, queue, most_used } = self;
         let used = fill.used();
         *most_used = used.max(*most_used);
-        drain(ring, used, most, |record| queue.push(record))
+        drain(ring, used.min(bytes), most, |record| queue.push(record))
     }
 }
 
@@ -74,6 +80,17 @@ fn drain(ring: &mut Ring, used: u64, most: usize, mut take: impl FnMut(&[u8])) -
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        inner
+    }
+
+    /// Once nobody else waits for it.
+    fn lock_behind(&self) -> MutexGuard<'_, Inner> {
+        while self.wanted.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -112,7 +129,11 @@ impl RingReader {
         let ring_bytes = fill.ring_bytes();
         let inner = Inner { ring, fill, queue: Queue::new(ring_bytes * RINGS), most_used: 0 };
         Ok(Self {
-            shared: Arc::new(Shared { inner: Mutex::new(inner), some: Notify::new() }),
+            shared: Arc::new(Shared {
+                inner: Mutex::new(inner),
+                wanted: AtomicUsize::new(0),
+                some: Notify::new(),
+            }),
             thread: None,
             ring_bytes,
             goal: None,
@@ -149,10 +170,27 @@ impl RingReader {
     pub fn pump(&mut self) {
         let at_ns = boot_ns();
         let mut inner = self.shared.lock();
-        inner.pump(usize::MAX);
+        inner.pump(usize::MAX, u64::MAX);
         self.now_ns = at_ns;
         let number = inner.queue.next_number();
         self.goal.get_or_insert(Goal { number, at_ns });
+    }
+
+    /// The number below which all records are that are in the ring now.
+    pub fn mark(&mut self) -> u64 {
+        self.pump();
+        self.shared.lock().queue.next_number()
+    }
+
+    /// The users of whom records wait.
+    pub fn waiting(&self) -> HashSet<u32> {
+        self.shared.lock().queue.waiting().collect()
+    }
+
+    /// Which records were taken in: whether all of a user below a number were, or of everybody where it is nobody's.
+    pub fn with_taken<T>(&self, body: impl FnOnce(&dyn Fn(Option<u32>, u64) -> bool) -> T) -> T {
+        let inner = self.shared.lock();
+        body(&|uid, number| inner.queue.has_taken(uid, number))
     }
 
     /// Has `take` take the next record. False where there is none.

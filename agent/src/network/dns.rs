@@ -5,7 +5,7 @@
 //! addresses at will. What is asked over TCP, TLS or HTTPS is not seen.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::{Duration, Instant},
@@ -51,6 +51,8 @@ struct Known {
     questions: HashMap<Question, (String, Instant)>,
     question_order: VecDeque<(Question, Instant)>,
     names: HashMap<IpAddr, (String, Instant)>,
+    /// What was told since it was taken away last, each once.
+    news: BTreeSet<(String, IpAddr)>,
     name_order: VecDeque<(IpAddr, Instant)>,
 }
 
@@ -85,6 +87,11 @@ impl Dns {
             self.known.packet(packet, now);
         }
         self.known.forget(now);
+    }
+
+    /// What names were said to have since the last time.
+    pub fn news(&mut self) -> impl Iterator<Item = (String, IpAddr)> + use<> {
+        std::mem::take(&mut self.known.news).into_iter()
     }
 
     /// Packets, questions and names for which there was no room.
@@ -134,6 +141,11 @@ impl Known {
             let Some(address) = record.data.ip_addr() else { continue };
             if matches!(record.record_type(), RecordType::A | RecordType::AAAA) {
                 self.name(address.to_canonical(), &name, now);
+                if self.news.len() < ADDRESSES {
+                    self.news.insert((name.clone(), address.to_canonical()));
+                } else {
+                    self.refused += 1;
+                }
             }
         }
         Some(())
@@ -298,6 +310,8 @@ mod tests {
             let address = IpAddr::from([192, 0, 2, 7]);
             let found = known.names.get(&address).map(|(name, _)| name.as_str());
             assert_eq!(found, expected, "{what}");
+            let news: Vec<&str> = known.news.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(news, expected.map_or(vec![], |name| vec![name; 2]), "{what}");
             known.forget(now + KEPT + Duration::from_secs(1));
             assert!(known.names.is_empty() && known.questions.is_empty(), "{what}: nothing is kept for ever");
         }

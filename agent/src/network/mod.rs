@@ -246,6 +246,8 @@ impl Network {
             dns.follow();
             dns.receive(dns::MANY);
             self.counters.dns_missed = dns.missed();
+            let now = Instant::now();
+            dns.news().for_each(|(name, address)| self.names.heard(&name, address, now));
         }
     }
 

@@ -4,12 +4,15 @@
 
 use std::{
     collections::BTreeMap,
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     time::{Duration, Instant},
 };
 
 /// Addresses of one name that are kept, at most.
 const ADDRESSES: usize = 256;
+
+/// At least so long after an answer a name is asked for again because others were told another address of it.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How long answers count.
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +28,23 @@ pub struct Ttl {
 struct Name {
     /// When it is to be asked for again.
     due: Instant,
+    /// When it was answered for last, or could not be asked for.
+    asked: Option<Instant>,
     /// How long the last answer counts.
     ttl: Duration,
     /// When an answer last held each address.
     seen: BTreeMap<IpAddr, Instant>,
 }
+
+impl Name {
+    /// One that is to be asked for.
+    fn new(ttl: Ttl, now: Instant) -> Self {
+        Self { due: now, asked: None, ttl: ttl.min, seen: BTreeMap::new() }
+    }
+}
+
+/// One address of each family.
+const FAMILIES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
 
 /// All names that rules and servers speak of.
 #[derive(Debug)]
@@ -45,14 +60,14 @@ pub struct Names {
 impl Names {
     /// These names, all of which are to be asked for at once.
     pub fn new(names: impl IntoIterator<Item = String>, ttl: Ttl, now: Instant) -> Self {
-        let name = |name| (name, Name { due: now, ttl: ttl.min, seen: BTreeMap::new() });
+        let name = |name| (name, Name::new(ttl, now));
         Self { ttl, names: names.into_iter().map(name).collect(), failures: 0, refused: 0 }
     }
 
     /// From now on these names: what is not known of them is to be asked for at once, others are forgotten.
     pub fn follow(&mut self, names: impl IntoIterator<Item = String>, now: Instant) {
         let mut known = std::mem::take(&mut self.names);
-        let fresh = || Name { due: now, ttl: self.ttl.min, seen: BTreeMap::new() };
+        let fresh = || Name::new(self.ttl, now);
         self.names = names
             .into_iter()
             .map(|name| {
@@ -82,7 +97,8 @@ impl Names {
     /// answered (`silent`) stays.
     ///
     /// One that is missing in the answer stays until another one without it has come and its time is over: whoever
-    /// asked before may use it still, and servers with many addresses tell some at a time.
+    /// asked before may use it still, and servers with many addresses tell some at a time. Where nobody answered for a family, that
+    /// is asked for again soon.
     pub fn answered(
         &mut self,
         name: &str,
@@ -95,7 +111,9 @@ impl Names {
         let ttl = ttl.clamp(self.ttl.min, self.ttl.max);
         let stays = known.ttl.max(ttl) * 2;
         known.ttl = ttl;
-        known.due = now + ttl;
+        known.asked = Some(now);
+        let is_whole = !FAMILIES.into_iter().any(&silent);
+        known.due = now + if is_whole { ttl } else { self.ttl.min };
         let before = known.seen.len();
         let mut unanswered = false;
         known.seen.retain(|address, seen| {
@@ -129,8 +147,18 @@ impl Names {
     pub fn failed(&mut self, name: &str, now: Instant) {
         self.failures += 1;
         if let Some(known) = self.names.get_mut(name) {
-            known.due = now + self.ttl.min;
+            (known.asked, known.due) = (Some(now), now + self.ttl.min);
         }
+    }
+
+    /// A name server told somebody else that a name has this address. Where that is news, the name is asked for again: what others
+    /// are told may be made up, and is never used itself.
+    pub fn heard(&mut self, name: &str, address: IpAddr, now: Instant) {
+        let Some(known) = self.names.get_mut(name).filter(|known| !known.seen.contains_key(&address)) else {
+            return;
+        };
+        let soonest = known.asked.map_or(now, |asked| now.max(asked + AGAIN));
+        known.due = known.due.min(soonest);
     }
 
     /// What every name has now.
@@ -202,6 +230,80 @@ mod tests {
         );
         assert!(names.answered("a", &[ip(3)], seconds(10), nobody, start + seconds(20)));
         assert_eq!(addresses(&names), [ip(2), ip(3)]);
+    }
+
+    /// What of a name was answered, failed or heard at which second, and when it is asked for next.
+    #[test]
+    fn name_is_queried_again_when_others_are_told_more() {
+        enum Step {
+            Answered(&'static [u8], [bool; 2]),
+            Failed,
+            Heard(&'static str, IpAddr),
+        }
+        use Step::{Answered, Failed, Heard};
+        const BOTH: [bool; 2] = [false; 2];
+        let six: IpAddr = "2001:db8::1".parse().unwrap();
+        let cases: Vec<(&str, Vec<(u64, Step)>, u64)> = vec![
+            ("not asked", vec![], 0),
+            ("answered", vec![(0, Answered(&[1], BOTH))], 50),
+            ("the same heard", vec![(0, Answered(&[1], BOTH)), (5, Heard("a", ip(1)))], 50),
+            ("another heard", vec![(0, Answered(&[1], BOTH)), (5, Heard("a", ip(2)))], 5),
+            ("another family heard", vec![(0, Answered(&[1], BOTH)), (5, Heard("a", six))], 5),
+            ("of another name", vec![(0, Answered(&[1], BOTH)), (5, Heard("b", ip(2)))], 50),
+            ("at once", vec![(0, Answered(&[1], BOTH)), (0, Heard("a", ip(2)))], 1),
+            (
+                "again and again",
+                vec![
+                    (0, Answered(&[1], BOTH)),
+                    (5, Heard("a", ip(2))),
+                    (5, Answered(&[1], BOTH)),
+                    (5, Heard("a", ip(2))),
+                ],
+                6,
+            ),
+            (
+                "and known by now",
+                vec![
+                    (0, Answered(&[1], BOTH)),
+                    (5, Heard("a", ip(2))),
+                    (5, Answered(&[2], BOTH)),
+                    (9, Heard("a", ip(2))),
+                ],
+                55,
+            ),
+            (
+                "that is told in turn",
+                vec![(0, Answered(&[1], BOTH)), (5, Answered(&[2], BOTH)), (9, Heard("a", ip(1)))],
+                55,
+            ),
+            ("failed", vec![(0, Failed)], 10),
+            ("failed, and heard", vec![(0, Failed), (5, Heard("a", ip(1)))], 5),
+            ("heard before the first answer", vec![(5, Heard("a", ip(1)))], 0),
+            ("nobody answers for IPv6", vec![(0, Answered(&[1], [false, true]))], 10),
+            ("nobody answers for IPv4", vec![(0, Answered(&[1], [true, false]))], 10),
+            (
+                "and then somebody does",
+                vec![(0, Answered(&[1], [true, false])), (10, Answered(&[1], BOTH))],
+                60,
+            ),
+        ];
+        for (name, steps, due) in cases {
+            let start = Instant::now();
+            let mut names = names(start);
+            for (at, step) in steps {
+                let now = start + seconds(at);
+                match step {
+                    Answered(addresses, [four, six]) => {
+                        let addresses: Vec<IpAddr> = addresses.iter().map(|last| ip(*last)).collect();
+                        let silent = |ip: IpAddr| if ip.is_ipv4() { four } else { six };
+                        names.answered("a", &addresses, seconds(50), silent, now);
+                    }
+                    Failed => names.failed("a", now),
+                    Heard(name, address) => names.heard(name, address, now),
+                }
+            }
+            assert_eq!(names.names["a"].due, start + seconds(due), "{name}");
+        }
     }
 
     #[test]

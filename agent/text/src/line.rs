@@ -189,6 +189,10 @@ fn body(event: &Event, line: &mut Line) {
                 line.dim(&format!("  {}", clean(description)));
             }
         }
+        EventBody::InterfaceSeen(interface) => {
+            line.plain(&format!("  {}", clean(&interface.uri)));
+            line.dim(&format!("  {}", clean(&interface.ui_grants.join(", "))));
+        }
         EventBody::ToolChanged(changed) => {
             line.plain(&format!("  {}", clean(&changed.tool_name)));
             fields(&changed.diff, line);
@@ -285,7 +289,11 @@ fn body(event: &Event, line: &mut Line) {
             line.dim(&format!("  {}", clean(&executed.argv.join(" "))));
         }
         EventBody::ServerPreloaded(preloaded) => {
-            line.plain(&format!("  pid {} by {}", preloaded.pid, clean(&preloaded.variables.join(", "))));
+            line.plain(&format!(
+                "  pid {} by {}",
+                preloaded.pid,
+                clean(&[&preloaded.variables[..], &preloaded.options].concat().join(", "))
+            ));
         }
         EventBody::ServerVersionChanged(changed) => {
             let (version, before) = (clean(&changed.version), clean(&changed.previous_version));

@@ -33,6 +33,7 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         EventBody::CapacityExceeded(_) => ("FULL    ", colour(AnsiColor::Red)),
         EventBody::ServerInitialized(_) => ("ready   ", colour(AnsiColor::Green)),
         EventBody::ToolSeen(_) => ("tool    ", colour(AnsiColor::Cyan)),
+        EventBody::InterfaceSeen(_) => ("shows   ", colour(AnsiColor::Cyan)),
         EventBody::ToolCalled(_) => ("call    ", colour(AnsiColor::Yellow)),
         EventBody::ToolChanged(ToolChanged { action: Action::Allow, .. })
         | EventBody::DefinitionChanged(DefinitionChanged { action: Action::Allow, .. }) => {

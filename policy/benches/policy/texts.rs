@@ -1,5 +1,5 @@
 //! The slowest texts that were thought of, for every way into the detector: none is to take more than a fiftieth of a second for
-//! a million bytes.
+//! a million bytes, nor memory of more than four times its size.
 
 use std::error::Error;
 use std::fs;
@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet, ToolNames};
 use serde_json::json;
 
+use crate::counting::Memory;
+
 const ROUNDS: usize = 3;
 /// Bytes of each text.
 const BYTES: usize = 400_000;
 /// What every text is to be read with, at least. Megabytes a second.
 const LEAST: f64 = 20.0;
+/// Bytes allocated at once for each of its bytes, at most.
+const MOST_MEMORY: f64 = 4.0;
 /// How many of the slowest are printed where more are fast enough.
 const PRINTED: usize = 12;
 
@@ -109,13 +113,13 @@ const REPEATED: &[(&str, &str)] = &[
 /// What a text is taken for, the text, and what inspects it.
 type Way<'a> = (&'static str, &'a str, &'a dyn Fn(&str) -> usize);
 
-/// Measures all, and prints those that are too slow, and some of the others.
-pub fn run() -> Result<(), Box<dyn Error>> {
+/// Measures those whose name has `part` in it, and prints those that are too slow, and some of the others.
+pub fn run(part: &str) -> Result<(), Box<dyn Error>> {
     let rules = RuleSet::built_in().map_err(|errors| format!("{errors:?}"))?;
     let detector = Detector::new(rules, &DetectConfig::default()).map_err(|errors| format!("{errors:?}"))?;
     let tools = ToolNames::new(["read_file", "send_email", "list_rooms", "create_issue"]);
-    let mut measured = Vec::new();
-    for (name, text) in texts() {
+    let (mut measured, mut memory) = (Vec::new(), Vec::new());
+    for (name, text) in texts().into_iter().filter(|(name, _)| name.contains(part)) {
         let result = json!({"content": [{"type": "text", "text": text}]}).to_string();
         let tool = json!({"name": "t", "description": text}).to_string();
         let ways: [Way<'_>; 3] = [
@@ -124,6 +128,12 @@ pub fn run() -> Result<(), Box<dyn Error>> {
             ("arguments", &result, &|json| detector.arguments(json).detections.len()),
         ];
         for (way, json, inspect) in ways {
+            // What is compiled at its first use is no message's.
+            black_box(inspect(json));
+            Memory::reset_peak();
+            let before = Memory::now().live;
+            black_box(inspect(json));
+            memory.push(((Memory::now().peak - before) as f64 / json.len() as f64, way, name.clone()));
             let took = best(|| black_box(inspect(json)));
             measured.push((json.len() as f64 / 1e6 / took.as_secs_f64(), way, name.clone()));
         }
@@ -133,6 +143,15 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     println!("texts: {slow} of {} are read with less than {LEAST} MB/s; the slowest:", measured.len());
     for (speed, way, name) in measured.iter().take(slow.max(PRINTED)) {
         println!("  {speed:.1} MB/s: {name}, as {way}");
+    }
+    memory.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let large = memory.iter().filter(|(times, ..)| *times > MOST_MEMORY).count();
+    println!(
+        "texts: {large} of {} take over {MOST_MEMORY} times their size in memory; the most:",
+        memory.len()
+    );
+    for (times, way, name) in memory.iter().take(large.max(PRINTED)) {
+        println!("  {times:.1} times: {name}, as {way}");
     }
     Ok(())
 }

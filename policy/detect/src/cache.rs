@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mcpwarden_protocol::definition::{former_digest, json_digest};
 use sha2::{Digest as _, Sha256};
 
-use super::{Detector, Harmless, Inspection};
+use super::{Detector, Harmless, Inspection, OrderedNames};
 
 /// What is known of the text of a definition.
 #[derive(Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub struct Known {
     pub former: Option<Box<[u8; 32]>>,
     /// What was found in it.
     pub found: Inspection,
+    /// The names that its orders give.
+    pub ordered: OrderedNames,
 }
 
 /// What is known of the definitions seen last, so that a list that is sent again costs no more than a digest of it.
@@ -76,7 +78,7 @@ impl DefinitionCache {
         let harmless = &mut self.harmless;
         let look = || {
             let (hash, former) = (json_digest(json), former_digest(json).map(Box::new));
-            Arc::new(Known { hash, former, found: inspect(harmless) })
+            Arc::new(Known { hash, former, found: inspect(harmless), ordered: OrderedNames::of(json) })
         };
         let known = self.old.remove(&key).unwrap_or_else(look);
         if self.young.len() >= self.generation {

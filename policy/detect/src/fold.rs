@@ -37,6 +37,17 @@ pub(super) struct Mark {
 
 /// Most marks kept of one text; a flood of them says no more than the first.
 const MAX_MARKS: usize = 256;
+/// How far from an isolate the letters stand that it is for. Characters.
+const NEAR_CHARS: usize = 64;
+/// The flags that Unicode recommends which are spelt in tag characters: those of England, Scotland and Wales, each with
+/// the tag that ends it (RGI_Emoji_Tag_Sequence).
+const FLAGS: [&str; 3] = [
+    "\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f}",
+    "\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}",
+    "\u{e0067}\u{e0062}\u{e0077}\u{e006c}\u{e0073}\u{e007f}",
+];
+/// Tag characters in one of them.
+const FLAG_TAGS: usize = 6;
 /// How far a word is looked at to find out in which script it is written. Characters.
 const WORD_CHARS: usize = 32;
 /// Letters in styled form (mathematical, circled, full width) from which on they count as dressed up.
@@ -280,6 +291,10 @@ impl Folder<'_, '_> {
         let after = self.text[next..].chars().next();
         let plain = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphabetic() || c == ' ');
         match (kind, character) {
+            // What parts words in scripts without blanks.
+            (Structure::ZeroWidth, '\u{200b}') if !self.is_name => {
+                !before.is_some_and(is_unspaced) && !after.is_some_and(is_unspaced)
+            }
             (Structure::ZeroWidth, '\u{200b}' | '\u{2060}'..='\u{2064}') => true,
             // Some scripts write joiners between their letters.
             (Structure::ZeroWidth, '\u{200c}' | '\u{200d}') => plain(before) || plain(after),
@@ -293,8 +308,19 @@ impl Folder<'_, '_> {
                 plain(before) || before.and_then(invisible) == Some(Structure::VariationSelectors)
             }
             (Structure::BidiOverride, '\u{200e}' | '\u{200f}' | '\u{61c}') => plain(before) && plain(after),
+            // As the W3C has Latin words set apart in Arabic and Hebrew ones.
+            (Structure::BidiOverride, '\u{2066}'..='\u{2069}') => {
+                self.is_name || !self.runs_leftwards(at, next)
+            }
+            (Structure::TagCharacters, _) => !is_in_flag(self.text, at),
             _ => true,
         }
+    }
+
+    /// Whether letters of a script that runs leftwards stand near.
+    fn runs_leftwards(&self, at: usize, next: usize) -> bool {
+        let mut near = self.text[..at].chars().rev().take(NEAR_CHARS);
+        near.any(is_leftward) || self.text[next..].chars().take(NEAR_CHARS).any(is_leftward)
     }
 
     /// Whether a word of two letters or more ends at `at`, and another one begins behind the blanks from `next` on.
@@ -356,6 +382,32 @@ pub(super) fn invisible(character: char) -> Option<Structure> {
         | '\u{e01f0}'..='\u{e0fff}' => Structure::ZeroWidth,
         _ => return None,
     })
+}
+
+fn is_tag(character: char) -> bool {
+    matches!(character, '\u{e0000}'..='\u{e007f}')
+}
+
+/// Whether the tag character at `at` is one of a flag.
+fn is_in_flag(text: &str, at: usize) -> bool {
+    let before = text[..at].chars().rev().take(FLAG_TAGS).take_while(|c| is_tag(*c));
+    let (flag, tags) = text.split_at(at - before.map(char::len_utf8).sum::<usize>());
+    let rest = FLAGS.iter().find_map(|flag| tags.strip_prefix(flag));
+    flag.ends_with('\u{1f3f4}') && rest.is_some_and(|rest| !rest.starts_with(is_tag))
+}
+
+/// Scripts that are written without blanks, where U+200B says at which places a line may be broken: Thai, Lao, Burmese, Khmer,
+/// Tai, Balinese and Javanese.
+fn is_unspaced(character: char) -> bool {
+    matches!(character, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
+        | '\u{1950}'..='\u{19ff}' | '\u{1a20}'..='\u{1aaf}' | '\u{1b00}'..='\u{1b7f}' | '\u{a980}'..='\u{a9ff}'
+        | '\u{aa60}'..='\u{aadf}')
+}
+
+/// Letters of Hebrew, Arabic, Syriac and the other scripts that run from right to left.
+fn is_leftward(character: char) -> bool {
+    matches!(character, '\u{5d0}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}'
+        | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1eeff}')
 }
 
 /// Whether a character that is no blank shows as one.

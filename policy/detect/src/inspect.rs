@@ -30,8 +30,8 @@ const HIDDEN_BONUS: u32 = 50;
 const SENTENCE_WORDS: usize = 5;
 /// And so is one with so many blanks, which names of any length do not have.
 const SENTENCE_BLANKS: usize = 3;
-/// Most bytes of neighbouring texts that are read as one.
-const JOINED_BYTES: usize = 64 << 10;
+/// Most bytes of neighbouring texts that are read as one: an enum may have 10,000 members.
+const JOINED_BYTES: usize = 1 << 20;
 /// How much of a key and of its value is read together. Bytes.
 const MAX_ASSIGNED: usize = 4_096;
 /// Longest name that is read as words. Bytes.
@@ -214,10 +214,12 @@ impl Inspector {
             matcher.structure(kind).filter(|_| !is_said)
         };
         let known = marks.iter().filter(|(_, range)| part.contains(&range.start)).cloned();
-        let seen = seen.iter().map(|mark| (mark.kind, mark.at..mark.end));
+        // An escape that is spelt out shows what it is.
+        let seen = seen.iter().filter(|_| view.form != Form::Escapes);
+        let seen = seen.map(|mark| (mark.kind, mark.at..mark.end));
         let hits = seen
             .chain(known)
-            .filter_map(|(kind, Range { start, end })| rule(kind).map(|rule| Hit { rule, start, end }));
+            .filter_map(|(kind, Range { start, end })| rule(kind).map(|rule| Hit::whole(rule, start, end)));
         self.work.signs = decode::Signs::default();
         let range = part.start..end;
         let within = |fresh: Range<usize>| fresh.start.max(range.start)..fresh.end.min(range.end);

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `walk` | every string and key of a JSON text |
 //! | `fold`, `decode`, `view` | other forms of a text, and the way back to the original |
+//! | `orders` | names that a definition orders something about |
 //! | `rules`, `pattern` | what a rule file says, tried on its examples; a pattern compiled |
 //! | `structure` | what a rule looks for that is no pattern |
 //! | `finder`, `index`, `rarity` | where words of patterns stand, and so where a pattern may match |
@@ -14,6 +15,7 @@
 //! | `sentence`, `window` | hits of two sentences added up |
 //! | `severity` | the severity of a score |
 //! | `apps` | user interfaces, as what they are |
+//! | `schema` | what a text of a definition is for: an icon, a header, a value |
 //! | `budget` | how much of this one message may take |
 //! | `segment` | a long text in parts, and which come first |
 //! | `inspect` | all of it for one field after the other |
@@ -29,11 +31,13 @@ mod harmless;
 mod index;
 mod inspect;
 mod names;
+mod orders;
 mod pattern;
 mod probe;
 mod rarity;
 pub mod redact;
 mod rules;
+mod schema;
 mod segment;
 mod sentence;
 mod severity;
@@ -52,6 +56,7 @@ pub use cache::{DefinitionCache, Known};
 pub use fold::folded;
 pub use harmless::Harmless;
 pub use names::ToolNames;
+pub use orders::{OrderedNames, digest, order_about};
 pub use pattern::{GAP_BYTES, SHORT_GAP_BYTES};
 pub use rules::{Examples, Rule, RuleError, RulePlace, RuleSet, Scope};
 pub use severity::{score_of, severity_of};
@@ -68,8 +73,8 @@ use probe::Matcher;
 use signs::Signs;
 use walk::{Leaf, walk};
 
-/// Longest name that the model providers take for a tool or a parameter. Bytes.
-const MAX_NAME: usize = 64;
+/// Longest name that the protocol allows (revision 2025-11-25: 1 to 128 characters), and the last provider takes. Bytes.
+const MAX_NAME: usize = 128;
 
 /// What is looked for besides the built-in rules, and what is not.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -174,6 +179,8 @@ pub struct Detector {
     argument: Matcher,
     argument_signs: Signs,
     request: Matcher,
+    value: Matcher,
+    read_only: Matcher,
     /// What is looked for in the tools of some servers besides.
     of_servers: Vec<(Vec<NameGlob>, Self)>,
 }
@@ -212,6 +219,8 @@ impl Detector {
             argument_signs: Signs::new(&argument),
             argument,
             request: matcher(Scope::Request)?,
+            value: matcher(Scope::Value)?,
+            read_only: matcher(Scope::ReadOnly)?,
             of_servers,
         })
     }
@@ -240,15 +249,14 @@ impl Detector {
     pub fn tool_among(&self, json: &str, known: &mut Harmless) -> Inspection {
         let mut inspector = Inspector::default();
         let mut joined = Joined::default();
+        let only_reads = schema::only_reads(json);
         let complete = walk(json, |path, leaf, text| {
             let of_meta = path.root() == META;
-            if of_meta && VARYING.contains(&path.below_root()) {
+            if of_meta && VARYING.contains(&path.below_root()) || schema::is_icon(path, leaf, &text) {
                 return;
             }
-            if leaf == Leaf::Text && repeats_secret(path, &text) {
-                inspector.structure(&self.definition, Structure::SecretHeader, &text, || path.pointer());
-            }
             if leaf == Leaf::Text && !path.is("name") {
+                self.schema_text(&mut inspector, path, &text, only_reads);
                 if !known.has(&text) && inspector.text(&self.definition, &text, || path.pointer()) {
                     known.add(&text);
                 }
@@ -267,6 +275,22 @@ impl Detector {
         });
         joined.inspect(&mut inspector, &self.definition);
         inspector.finish(&self.definition, complete)
+    }
+
+    /// Inspects a text of a definition by what it is for.
+    fn schema_text(&self, inspector: &mut Inspector, path: &walk::Path<'_>, text: &str, only_reads: bool) {
+        if schema::repeats_secret(path, text) {
+            inspector.structure(&self.definition, Structure::SecretHeader, text, || path.pointer());
+        }
+        if only_reads {
+            inspector.text(&self.read_only, text, || path.pointer());
+        }
+        if let Some(parameter) = schema::parameter_of_value(path)
+            && !inspector.text(&self.value, text, || path.pointer())
+            && !schema::is_for_file(parameter)
+        {
+            inspector.structure(&self.definition, Structure::MisplacedKeyPath, text, || path.pointer());
+        }
     }
 
     /// Inspects one text that a server says outside of any definition (instructions, a prompt), which `field` names.
@@ -356,15 +380,6 @@ impl Detector {
         });
         inspector.finish(&self.definition, complete)
     }
-}
-
-/// Whether a text is the name of a header that repeats a parameter which takes a secret, by the name of either.
-fn repeats_secret(path: &walk::Path<'_>, header: &str) -> bool {
-    let mut keys = path.keys();
-    path.root() == "inputSchema"
-        && keys.next() == Some("x-mcp-header")
-        && (redact::is_secret_name(header, false)
-            || keys.next().is_some_and(|parameter| redact::is_secret_name(parameter, false)))
 }
 
 /// Whether a string stands where an image, a sound or a file does, in base64

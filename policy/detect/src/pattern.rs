@@ -71,12 +71,6 @@ impl Lazy {
         Some(self.regex()?.search(&input)?.range())
     }
 
-    /// Where the first match from `start` on ends.
-    pub(super) fn end_of_first(&self, haystack: &[u8], start: usize) -> Option<usize> {
-        let input = Input::new(haystack).range(start..);
-        Some(self.regex()?.search_half(&input)?.offset())
-    }
-
     /// Where the match that begins at `start` ends.
     pub(super) fn end_of_one_at(&self, haystack: &[u8], start: usize) -> Option<usize> {
         let input = Input::new(haystack).range(start..).anchored(Anchored::Yes);

@@ -28,6 +28,15 @@ pub(super) struct Hit {
     pub(super) start: usize,
     /// Where it ends.
     pub(super) end: usize,
+    /// The words that it matches are those up to here, and those from there on: between them is what the rule does not regard.
+    pub(super) gap: (usize, usize),
+}
+
+impl Hit {
+    /// One without a gap.
+    pub(super) fn whole(rule: u16, start: usize, end: usize) -> Self {
+        Self { rule, start, end, gap: (end, end) }
+    }
 }
 
 /// A rule as one scope needs it.
@@ -229,12 +238,14 @@ impl Patterns {
                 None
             };
             let Some(found) = found else { return done };
-            let mut end = Some(found.end);
+            let (mut end, mut last) = (Some(found.end), found.end);
             for part in rest {
                 end = end.and_then(|end| {
                     // As far as what follows the gap may reach.
                     let limit = (end + part.gap + AFTER_GAP_BYTES).min(text.len());
-                    part.regex.end_of_first(&text[..end_of_sentence(text, end, limit)], end)
+                    let next = part.regex.find_at(&text[..end_of_sentence(text, end, limit)], end)?;
+                    last = next.start;
+                    Some(next.end)
                 });
             }
             from = found.end.max(from + 1);
@@ -244,7 +255,8 @@ impl Patterns {
                     return done;
                 }
                 work.budget.hits -= 1;
-                hits.push(Hit { rule: source.rule, start: found.start, end });
+                let gap = if rest.is_empty() { (end, end) } else { (found.end, last) };
+                hits.push(Hit { rule: source.rule, start: found.start, end, gap });
                 from = from.max(end);
                 done = from;
             }

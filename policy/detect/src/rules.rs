@@ -33,6 +33,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("definitions.yaml", include_str!("../defaults/definitions.yaml")),
     ("steering.yaml", include_str!("../defaults/steering.yaml")),
     ("deeds.yaml", include_str!("../defaults/deeds.yaml")),
+    ("everyday.yaml", include_str!("../defaults/everyday.yaml")),
     ("languages.yaml", include_str!("../defaults/languages.yaml")),
     ("results.yaml", include_str!("../defaults/results.yaml")),
     ("names.yaml", include_str!("../defaults/names.yaml")),
@@ -58,10 +59,22 @@ pub enum Scope {
     Argument,
     /// What a server asks of the user, and names in it.
     Request,
+    /// Values that a definition gives for its parameters: defaults, constants, enums and examples.
+    Value,
+    /// Texts of a definition whose annotations say that the tool only reads.
+    ReadOnly,
 }
 
 impl Scope {
-    const ALL: [Self; 5] = [Self::Definition, Self::Name, Self::Result, Self::Argument, Self::Request];
+    const ALL: [Self; 7] = [
+        Self::Definition,
+        Self::Name,
+        Self::Result,
+        Self::Argument,
+        Self::Request,
+        Self::Value,
+        Self::ReadOnly,
+    ];
 }
 
 /// A set of rules, checked.

@@ -47,6 +47,8 @@ pub enum Structure {
     ForeignTask,
     /// A header that repeats a parameter which takes a secret.
     SecretHeader,
+    /// The path of a file of keys as the value of a parameter that is for no file.
+    MisplacedKeyPath,
     /// More suspicious text than the budget allows to look at.
     Budget,
     /// A tool of this session, named with a command to use it.

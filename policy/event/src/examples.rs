@@ -14,6 +14,10 @@ fn about(body: impl Into<EventBody>) -> Event {
         server_type: Some(ServerType::Stdio),
         via: vec![ServerId("relay".into())],
         connection: Some(ConnectionId(7)),
+        trace: Trace {
+            traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+            tracestate: Some("a=b".into()),
+        },
         repeats: Some(3),
         body: body.into(),
         link: Some(Link { seq: 9, previous: format!("sha256:{:064}", 0) }),
@@ -89,10 +93,6 @@ pub fn examples() -> Vec<Event> {
         input: Json::from(&json!({"path": {"type": "string", "length": 3, "hash": "0"}})),
         meta: Some(json!({"_meta": {}})),
         category: ToolCategory::Read,
-        trace: Trace {
-            traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
-            tracestate: Some("a=b".into()),
-        },
         decided: Decided {
             action: Action::Block,
             enforced: true,
@@ -118,7 +118,6 @@ pub fn examples() -> Vec<Event> {
         latency_ns: 5,
         rounds: 2,
         result: Json::default(),
-        trace: Trace::default(),
         decided: called.decided.clone(),
     };
     let tool = ToolSeen {
@@ -142,7 +141,6 @@ pub fn examples() -> Vec<Event> {
         method: Some("roots/list".into()),
         jsonrpc_id: Some(json!(1.5)),
         error_name: None,
-        trace: Trace::default(),
         bytes: 3,
         payload: Json::from(&json!([1])),
     };
@@ -208,6 +206,18 @@ pub fn examples() -> Vec<Event> {
         detections: vec![],
         max_severity: None,
         action: Action::Alert,
+    };
+    let interface = InterfaceSeen {
+        uri: "ui://git/log".into(),
+        interface_hash: Some("ab".into()),
+        status: ToolStatus::New,
+        ui_grants: vec!["csp.connectDomains https://x.example".into()],
+    };
+    let silent_interface = InterfaceSeen {
+        interface_hash: None,
+        status: ToolStatus::Unpinned,
+        ui_grants: Vec::new(),
+        ..interface.clone()
     };
     let removed = ToolRemoved {
         tool_name: "read".into(),
@@ -505,6 +515,8 @@ pub fn examples() -> Vec<Event> {
         about(instructions),
         about(changed),
         about(redefined),
+        about(interface),
+        about(silent_interface),
         about(removed),
         about(ListChanged { list: ListKind::Tools }),
         about(cross),
@@ -541,6 +553,7 @@ pub fn examples() -> Vec<Event> {
             pid: 1,
             executable: Some("/bin/x".into()),
             variables: vec!["LD_PRELOAD".into()],
+            options: vec!["--require".into()],
         }),
         about(ServerVersionChanged {
             version: "1.3".into(),

@@ -49,8 +49,8 @@ pub use store::{
     AuditHead, CutReason, Link, StoreFailing, StoreReadersCut, StoreRecovered, StoreReplaced, StoreTrimmed,
 };
 pub use traffic::{
-    CallStatus, CaptureGap, ConcurrencyExceeded, Message, MessageKind, RequestTimedOut, ToolCalled,
-    ToolResult, ToolSeen, ToolStatus, Trace,
+    CallStatus, CaptureGap, ConcurrencyExceeded, InterfaceSeen, Message, MessageKind, RequestTimedOut,
+    ToolCalled, ToolResult, ToolSeen, ToolStatus, Trace,
 };
 
 use mcpwarden_terms::{ConnectionId, ServerId, SessionId, Timestamp};
@@ -81,6 +81,9 @@ pub struct Event {
     /// The connection. It distinguishes two running servers with one name. Absent from events about the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<ConnectionId>,
+    /// The trace of the message that the event is about. Absent where that has none.
+    #[serde(flatten)]
+    pub trace: Trace,
     /// How many events this one stands for, if the agent folded repeats: it is the last of them, and for gaps `bytes` is the
     /// sum. Absent from an event that stands for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,6 +109,7 @@ impl Event {
             server_type: None,
             via: Vec::new(),
             connection: None,
+            trace: Trace::default(),
             body,
             repeats: None,
             link: None,
@@ -115,20 +119,20 @@ impl Event {
 
     /// Moves every time in this event by so many nanoseconds.
     pub fn move_times(&mut self, nanos: i64) {
-        let until = match &mut self.body {
-            EventBody::ServerDenied(denied) => &mut denied.until,
+        let times: Vec<&mut Timestamp> = match &mut self.body {
+            EventBody::ServerDenied(denied) => denied.until.iter_mut().collect(),
             EventBody::NetworkBlocked(blocked) | EventBody::CallsBlocked(CallsBlocked(blocked)) => {
-                &mut blocked.until
+                blocked.until.iter_mut().collect()
             }
-            _ => &mut None,
+            EventBody::ApprovalRequested(asked) => vec![&mut asked.expires],
+            EventBody::ApprovalTimedOut(given_up) => vec![&mut given_up.requested],
+            EventBody::CrossServerBlocked(blocked) => {
+                blocked.related_calls.iter_mut().map(|call| &mut call.timestamp).collect()
+            }
+            _ => Vec::new(),
         };
-        for time in until.iter_mut().chain([&mut self.timestamp]) {
+        for time in times.into_iter().chain([&mut self.timestamp]) {
             *time = time.moved(nanos);
-        }
-        if let EventBody::CrossServerBlocked(blocked) = &mut self.body {
-            for call in &mut blocked.related_calls {
-                call.timestamp = call.timestamp.moved(nanos);
-            }
         }
     }
 
@@ -288,7 +292,7 @@ bodies! {
     ServerStarted = "mcp_server_started",
     /// A process ran another program with a server's standard streams.
     ServerExecuted = "mcp_server_executed",
-    /// The environment of a declared server names code to load.
+    /// The environment of a declared server, or an option that is not declared, names code to load.
     ServerPreloaded = "mcp_server_preloaded",
     /// A server lists its definitions in another version.
     ServerVersionChanged = "mcp_server_version_changed",
@@ -304,6 +308,8 @@ bodies! {
     ToolChanged = "mcp_tool_changed",
     /// Instructions, a prompt or a resource template differs from its pin.
     DefinitionChanged = "mcp_definition_changed",
+    /// A server offers a user interface; once for each connection, resource and what it may do.
+    InterfaceSeen = "mcp_interface_seen",
     /// A server no longer lists a tool.
     ToolRemoved = "mcp_tool_removed",
     /// A server notified its client that a list has changed.
@@ -393,6 +399,8 @@ impl Serialize for Event {
             via: &'a [ServerId],
             #[serde(skip_serializing_if = "Option::is_none")]
             connection: Option<ConnectionId>,
+            #[serde(flatten)]
+            trace: &'a Trace,
             #[serde(skip_serializing_if = "Option::is_none")]
             repeats: Option<u64>,
             #[serde(flatten)]
@@ -408,6 +416,7 @@ impl Serialize for Event {
             server_type: self.server_type,
             via: &self.via,
             connection: self.connection,
+            trace: &self.trace,
             repeats: self.repeats,
             body: Untagged::from(&self.body),
             link: &self.link,

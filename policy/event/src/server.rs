@@ -127,7 +127,8 @@ pub struct ServerVersionChanged {
     pub definitions_changed: u64,
 }
 
-/// The environment of a declared server names code that its program loads. The agent reports names, and never values.
+/// The environment of a declared server, or options that its declaration does not have, name code that its program loads. The agent
+/// reports names, and never values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerPreloaded {
     /// The process id in the root pid namespace.
@@ -137,6 +138,9 @@ pub struct ServerPreloaded {
     pub executable: Option<String>,
     /// The names of the variables, such as `LD_PRELOAD`.
     pub variables: Vec<String>,
+    /// The names of the options, such as `--require`. Absent without options.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
 }
 
 /// What has no capacity for more entries.
@@ -145,7 +149,7 @@ pub struct ServerPreloaded {
 pub enum Table {
     /// Connections: what the server says is not inspected.
     Connections,
-    /// Pins, definitions in lists, and names: changes of definitions are not noticed.
+    /// Pins, definitions in lists, and names: changes of definitions, or shadowed tools of other servers, are not noticed.
     Pins,
 }
 

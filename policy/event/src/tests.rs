@@ -72,3 +72,38 @@ fn documented_event_schema_equals_the_schema() {
         );
     }
 }
+
+/// Every time in an event, whatever its field, is moved with the wall clock.
+#[test]
+fn every_time_in_an_event_is_moved() {
+    /// The times in a value, by where they stand.
+    fn times(value: &Value, path: &str, found: &mut Vec<(String, Timestamp)>) {
+        match value {
+            Value::Object(fields) => {
+                fields.iter().for_each(|(key, value)| times(value, &format!("{path}/{key}"), found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| times(value, &format!("{path}/-"), found)),
+            text => {
+                found.extend(serde_json::from_value(text.clone()).ok().map(|time| (path.to_owned(), time)))
+            }
+        }
+    }
+    let times_of = |event: &Event| {
+        let mut found = Vec::new();
+        times(&serde_json::to_value(event).unwrap(), "", &mut found);
+        found
+    };
+    let mut seen = BTreeSet::new();
+    for event in examples::examples() {
+        for nanos in [0, 1, 86_400_000_000_000, -1] {
+            let mut moved = event.clone();
+            moved.move_times(nanos);
+            let expected: Vec<(String, Timestamp)> =
+                times_of(&event).into_iter().map(|(path, time)| (path, time.moved(nanos))).collect();
+            assert_eq!(times_of(&moved), expected, "{} by {nanos}", event.kind());
+            seen.extend(expected.into_iter().map(|(path, _)| path));
+        }
+    }
+    let expected = ["/expires", "/related_calls/-/timestamp", "/requested", "/timestamp", "/until"];
+    assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+}

@@ -63,7 +63,23 @@ pub struct ToolSeen {
     pub max_severity: Option<Severity>,
 }
 
-/// The trace that a request belongs to (W3C Trace Context): of its `_meta`; without one there, of the head of its HTTP request.
+/// A server offers a resource that is a user interface (MCP Apps). The agent reports this once for each connection, resource and hash.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InterfaceSeen {
+    /// The URI of the resource (bounded).
+    pub uri: String,
+    /// The SHA-256 hash of what it says that the interface may do. Absent if it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface_hash: Option<String>,
+    /// The status of that; `unpinned` if it does not say: nothing is pinned then.
+    pub status: ToolStatus,
+    /// What the interface may do (`_meta.ui`): `csp.connectDomains https://x.example`, `permissions.camera` (bounded).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ui_grants: Vec<String>,
+}
+
+/// The trace that a message belongs to (W3C Trace Context): of its `_meta`; without one there, of the head of its HTTP request. An
+/// answer belongs to the trace of its request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trace {
     /// `traceparent` (bounded).
@@ -94,9 +110,6 @@ pub struct ToolCalled {
     pub meta: Option<Value>,
     /// The category of the tool, by its name.
     pub category: ToolCategory,
-    /// The trace of the call.
-    #[serde(flatten)]
-    pub trace: Trace,
     /// The decision of the guards.
     #[serde(flatten)]
     pub decided: Decided,
@@ -161,9 +174,6 @@ pub struct ToolResult {
     pub rounds: u32,
     /// `result` (or `error.data` of a JSON-RPC error), redacted leaf by leaf except with full payloads.
     pub result: Json,
-    /// The trace of the call.
-    #[serde(flatten)]
-    pub trace: Trace,
     /// The decision of the guards on the answer.
     #[serde(flatten)]
     pub decided: Decided,
@@ -231,9 +241,6 @@ pub struct Message {
     /// The name of the code of an error, such as `header_mismatch`, if a specification defines it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_name: Option<String>,
-    /// The trace of a request or a notification.
-    #[serde(flatten)]
-    pub trace: Trace,
     /// The length of the frame (of the whole batch, for a message in a batch). Bytes.
     pub bytes: u64,
     /// The whole message with full payloads; otherwise `params`, `result` or `error`, redacted leaf by leaf.

@@ -1,4 +1,8 @@
-//! Variables of the environment by which a program loads code that nobody sees in its command line.
+//! What makes a program load code besides what it is there to run: variables of its environment, and options.
+
+mod command_line;
+
+pub use command_line::{CODE_OPTIONS, CodeOptions, undeclared_options};
 
 /// A variable, and what says what it does.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::rounds::Attempt;
-use crate::event::Trace;
 use crate::registry::ItemKind;
 use crate::terms::Timestamp;
 
@@ -62,8 +61,6 @@ pub(super) struct Answered<'a> {
     pub(super) time: Timestamp,
     /// Which of several tries it is.
     pub(super) attempt: &'a Attempt,
-    /// The trace of the request.
-    pub(super) trace: &'a Trace,
 }
 
 impl<'a> Answered<'a> {

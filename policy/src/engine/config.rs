@@ -221,7 +221,7 @@ counters! { Counters {
     servers_mistaken,
     /// Programs that ran on a server's connection after its first answer.
     later_programs,
-    /// Declared servers with variables in their environment that name code to load.
+    /// Declared servers with variables in their environment, or options that are not declared, that name code to load.
     servers_preloaded,
     /// Connections found not to be.
     candidates_dropped,

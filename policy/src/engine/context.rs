@@ -11,11 +11,10 @@ use super::recorder::{Call, MAX_NAME_BYTES, clip};
 use super::reporter::Reporter;
 use super::seen::Seen;
 use super::timers::Timers;
-use super::trace::trace_of;
 use crate::definition::bounded_name;
-use crate::event::{EventBody, ProtocolViolation};
+use crate::event::{EventBody, ProtocolViolation, Trace};
 use crate::guard::Recorded;
-use crate::protocol::{Id, Kind, Message, members_once, string};
+use crate::protocol::{Id, Message, members_once, string};
 use crate::terms::{ConnectionId, Timestamp};
 
 /// The parts that all others use.
@@ -28,6 +27,14 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Does something that is about a message of another trace than the one at hand.
+    pub(super) fn traced<T>(&mut self, trace: Trace, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(self.reporter.trace, trace);
+        let done = work(self);
+        *self.reporter.trace = before;
+        done
+    }
+
     /// Reports something of a connection, if it is known.
     pub(super) fn report(&mut self, id: ConnectionId, time: Timestamp, body: impl Into<EventBody>) {
         if let Some(scope) = self.connections.scope(id) {
@@ -48,13 +55,7 @@ impl Context<'_> {
         message: (&Message<'_>, &Recorded),
     ) {
         if self.config.verbose {
-            let params = match &message.0.kind {
-                Kind::Request { params, .. } | Kind::Notification { params, .. } => *params,
-                _ => None,
-            };
-            let trace = trace_of(params, seen.reading.http.filter(|_| params.is_some()));
-            let mut message = self.reporter.recorder.message(seen.direction, message, seen.bytes, None, None);
-            message.trace = trace;
+            let message = self.reporter.recorder.message(seen.direction, message, seen.bytes, None, None);
             self.report(target, seen.time, message);
         }
     }

@@ -10,7 +10,7 @@ use super::io::Connect;
 use super::memory::User;
 use super::reporter::Reporter;
 use super::scope::Scope;
-use crate::event::{Action, Connecting, Event, NetworkConnection, Protocol, ServerEgress, Severity};
+use crate::event::{Action, Connecting, Event, NetworkConnection, Protocol, ServerEgress, Severity, Trace};
 use crate::network::Verdict;
 use crate::terms::{ConnectionId, ServerId, SessionId};
 
@@ -66,6 +66,7 @@ impl Destinations {
                 via: Vec::new(),
                 connection: None,
                 body: NetworkConnection { connecting: connecting(&connect) }.into(),
+                trace: Trace::default(),
                 repeats: None,
                 link: None,
                 owner: connect.process.uid,

@@ -145,6 +145,11 @@ impl Evaluator {
         self.registry.connect(scope.connection, peer)
     }
 
+    /// Whether what a connection's server lists is compared at all: with pins, and with the session's other servers.
+    pub(super) fn compares(&self, id: ConnectionId) -> bool {
+        self.registry.tells_apart(id)
+    }
+
     #[cfg(test)]
     pub(super) fn registry(&self) -> &Registry {
         &self.registry

@@ -22,7 +22,6 @@ use super::remote;
 use super::rounds::Attempt;
 use super::seen::{Earlier, Reading, Seen};
 use super::timers::Due;
-use super::trace::trace_of;
 use crate::protocol::{self, Id, IdKey, Kind, Message, Method};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 use relays::Relays;
@@ -90,7 +89,7 @@ impl Exchange {
             id: cx.reporter.recorder.id(id),
             asked: asked(method, params, call.as_ref()),
             spoken,
-            trace: trace_of(params, seen.reading.http),
+            trace: cx.reporter.trace.clone(),
             fingerprint,
             role: Role::Own,
             attempt: Attempt::default(),

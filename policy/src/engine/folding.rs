@@ -4,7 +4,9 @@
 //! The same finding (rule, server, tool, field) is reported at once a few times within a [`PERIOD`]. What comes then is one event
 //! at the end of the period: the last of them, with `repeats`, how many it stands for. So is the same denial, after many more.
 //! Findings that are not the same are bounded as well: each is paid for from a budget of the connection and one of its user,
-//! which grow with the bytes of their messages. Where one is spent, findings of one rule of one user are the same.
+//! which grow with time and with the bytes of their messages. Where one is spent, findings of one rule of one user are the same.
+//! Events about the definitions themselves have budgets of their own, as large as the largest list whose definitions are pinned:
+//! each tool of an honest server has its own event, however many there are, and lists that go on changing are bounded all the same.
 //!
 //! Calls that were allowed, answers, servers' starts and ends, and what operators do are never folded.
 
@@ -13,7 +15,8 @@ use std::time::Duration;
 
 use super::io::Output;
 use super::memory::User;
-use crate::event::{Action, Event, EventBody};
+use crate::event::{Action, Event, EventBody, ToolStatus};
+use crate::registry::ITEMS_PER_SERVER;
 use crate::terms::{ConnectionId, Timestamp};
 
 /// How long repeats are gathered before they are reported.
@@ -29,16 +32,36 @@ const BUDGETS_MOST: usize = 8192;
 /// Bytes of messages that pay for one event.
 const BYTES_PER_EVENT: u64 = 256;
 
-/// How many events a connection or a user may cause at once, and how many more each second.
+/// How many events a connection may cause at once, and how many more each second. Its user may cause [`PER_USER`] times as many.
 struct Budget {
     burst: u64,
     per_second: u64,
 }
 
-/// Of a connection.
-const OF_CONNECTION: Budget = Budget { burst: 256, per_second: 4 };
-/// Of a user.
-const OF_USER: Budget = Budget { burst: 1024, per_second: 16 };
+/// How many connections a user may have that spend all that they may.
+const PER_USER: u64 = 4;
+
+/// What events are paid for from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Purse {
+    /// What is found.
+    Findings,
+    /// Definitions that are new, changed or gone: each that can be pinned is seen once and may change once.
+    Definitions,
+}
+
+impl Purse {
+    const ALL: [Self; 2] = [Self::Findings, Self::Definitions];
+
+    fn budget(self, who: Who) -> Budget {
+        let burst = match self {
+            Self::Findings => 256,
+            Self::Definitions => 2 * ITEMS_PER_SERVER as u64,
+        };
+        let times = if let Who::Connection(_) = who { 1 } else { PER_USER };
+        Budget { burst: burst * times, per_second: 4 * times }
+    }
+}
 
 /// Whose events are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,7 +121,7 @@ struct Left {
 pub(super) struct Folding {
     groups: BTreeMap<Key, Group>,
     ends: BTreeSet<(Timestamp, Key)>,
-    budgets: HashMap<Who, Left>,
+    budgets: HashMap<(Who, Purse), Left>,
 }
 
 impl Folding {
@@ -110,8 +133,10 @@ impl Folding {
     /// A connection of a user has sent a message of so many bytes.
     pub(super) fn earn(&mut self, connection: ConnectionId, user: User, bytes: u64) {
         for who in [Who::Connection(connection), Who::User(user)] {
-            if let Some(left) = self.budgets.get_mut(&who) {
-                left.bytes = left.bytes.saturating_add(bytes);
+            for purse in Purse::ALL {
+                if let Some(left) = self.budgets.get_mut(&(who, purse)) {
+                    left.bytes = left.bytes.saturating_add(bytes);
+                }
             }
         }
     }
@@ -159,15 +184,20 @@ impl Folding {
         let Some(Kind { same, alike, at_once }) = Kind::of(&event.body) else { return Some(event) };
         let kind = event.kind();
         let who = event.connection.map_or(Who::User(user), Who::Connection);
-        let same = Key { who, kind, what: same };
-        if let Some(group) = self.groups.get_mut(&same).filter(|group| group.reported >= at_once) {
+        let same = same.map(|what| Key { who, kind, what });
+        let group = same.as_ref().and_then(|same| self.groups.get_mut(same));
+        if let Some(group) = group.filter(|group| group.reported >= at_once) {
             group.fold(event);
             return None;
         }
-        let Some(alike) = alike else { return Some(self.report(same, event, now)) };
-        if self.spend(who, &OF_CONNECTION, now) && self.spend(Who::User(user), &OF_USER, now) {
-            return Some(self.report(same, event, now));
-        }
+        let unpaid = alike
+            .filter(|(purse, _)| !(self.spend(who, *purse, now) && self.spend(Who::User(user), *purse, now)));
+        let Some((_, alike)) = unpaid else {
+            if let Some(same) = same {
+                self.count(same, now);
+            }
+            return Some(event);
+        };
         let mut alike = Key { who: Who::User(user), kind, what: alike };
         if self.groups.len() >= GROUPS_MOST && !self.groups.contains_key(&alike) {
             alike = Key { who: Who::All, kind, what: String::new() };
@@ -181,13 +211,12 @@ impl Folding {
     }
 
     /// Counts an event that is reported.
-    fn report(&mut self, key: Key, event: Event, now: Timestamp) -> Event {
+    fn count(&mut self, key: Key, now: Timestamp) {
         if let Some(group) = self.groups.get_mut(&key) {
             group.reported += 1;
         } else if self.groups.len() < GROUPS_MOST {
             self.begin(key, 1, now);
         }
-        event
     }
 
     fn begin(&mut self, key: Key, reported: u64, now: Timestamp) {
@@ -197,12 +226,13 @@ impl Folding {
     }
 
     /// Whether this budget pays for one more event, which it does then.
-    fn spend(&mut self, who: Who, budget: &Budget, now: Timestamp) -> bool {
+    fn spend(&mut self, who: Who, purse: Purse, now: Timestamp) -> bool {
+        let (key, budget) = ((who, purse), purse.budget(who));
         let whole = budget.burst * BYTES_PER_EVENT;
-        if self.budgets.len() >= BUDGETS_MOST && !self.budgets.contains_key(&who) {
+        if self.budgets.len() >= BUDGETS_MOST && !self.budgets.contains_key(&key) {
             return false;
         }
-        let left = self.budgets.entry(who).or_insert(Left { bytes: whole, at: now });
+        let left = self.budgets.entry(key).or_insert(Left { bytes: whole, at: now });
         let passed_ms = now.nanos_since(left.at) / 1_000_000;
         if passed_ms > 0 {
             let earned = passed_ms.saturating_mul(budget.per_second * BYTES_PER_EVENT) / 1000;
@@ -235,8 +265,8 @@ impl Folding {
             }
         }
         if self.ends.is_empty() {
-            self.budgets.retain(|who, left| {
-                let budget = if let Who::Connection(_) = who { OF_CONNECTION } else { OF_USER };
+            self.budgets.retain(|(who, purse), left| {
+                let budget = purse.budget(*who);
                 let seconds = now.nanos_since(left.at) / 1_000_000_000;
                 left.bytes / BYTES_PER_EVENT + seconds.saturating_mul(budget.per_second) < budget.burst
             });
@@ -254,27 +284,34 @@ impl Folding {
                 out.extend(group.take().map(Output::Event));
             }
         }
-        self.budgets.remove(&who);
+        for purse in Purse::ALL {
+            self.budgets.remove(&(who, purse));
+        }
     }
 }
 
 /// Which events are the same as this one.
 struct Kind {
-    /// Of the same connection.
-    same: String,
-    /// Of the same user, where budgets are spent; `None` of what they are not spent for.
-    alike: Option<String>,
+    /// Of the same connection; `None` where there is no other one.
+    same: Option<String>,
+    /// Of the same user, where this purse is empty; `None` of what is not paid for.
+    alike: Option<(Purse, String)>,
     /// How many of them are reported at once.
     at_once: u64,
 }
 
 impl Kind {
     fn finding(same: String, alike: &str) -> Option<Self> {
-        Some(Self { same, alike: Some(alike.to_owned()), at_once: FINDINGS })
+        let alike = Some((Purse::Findings, alike.to_owned()));
+        Some(Self { same: Some(same), alike, at_once: FINDINGS })
+    }
+
+    fn definition(same: Option<String>) -> Option<Self> {
+        Some(Self { same, alike: Some((Purse::Definitions, String::new())), at_once: FINDINGS })
     }
 
     fn denial(same: String) -> Option<Self> {
-        Some(Self { same, alike: None, at_once: DENIALS })
+        Some(Self { same: Some(same), alike: None, at_once: DENIALS })
     }
 
     /// `None`: it is never folded.
@@ -285,10 +322,20 @@ impl Kind {
                 let same = format!("{:?} {rule} {} {tool}", found.subject, found.detection.field);
                 Self::finding(same, rule)
             }
-            EventBody::ToolSeen(tool) => Self::finding(format!("{} {}", tool.tool_hash, tool.tool_name), ""),
-            EventBody::ToolChanged(tool) => Self::finding(tool.tool_name.clone(), ""),
-            EventBody::ToolRemoved(tool) => Self::finding(tool.tool_name.clone(), ""),
-            EventBody::DefinitionChanged(item) => Self::finding(format!("{:?} {}", item.kind, item.name), ""),
+            // A pin is made once.
+            EventBody::ToolSeen(tool) if tool.status == ToolStatus::New => Self::definition(None),
+            EventBody::InterfaceSeen(seen) if seen.status == ToolStatus::New => Self::definition(None),
+            EventBody::InterfaceSeen(seen) => {
+                Self::definition(Some(format!("{:?} {}", seen.interface_hash, seen.uri)))
+            }
+            EventBody::ToolSeen(tool) => {
+                Self::definition(Some(format!("{} {}", tool.tool_hash, tool.tool_name)))
+            }
+            EventBody::ToolChanged(tool) => Self::definition(Some(tool.tool_name.clone())),
+            EventBody::ToolRemoved(tool) => Self::definition(Some(tool.tool_name.clone())),
+            EventBody::DefinitionChanged(item) => {
+                Self::definition(Some(format!("{:?} {}", item.kind, item.name)))
+            }
             EventBody::ListChanged(changed) => Self::finding(format!("{:?}", changed.list), ""),
             EventBody::RequestWarned(warned) => {
                 Self::finding(format!("{} {}", warned.method, warned.warnings.join(" ")), "")
@@ -299,8 +346,8 @@ impl Kind {
             ),
             EventBody::ConcurrencyExceeded(_) => Self::finding(String::new(), ""),
             EventBody::CaptureGap(gap) => Some(Self {
-                same: format!("{:?} {:?}", gap.direction, gap.cause),
-                alike: Some(format!("{:?}", gap.cause)),
+                same: Some(format!("{:?} {:?}", gap.direction, gap.cause)),
+                alike: Some((Purse::Findings, format!("{:?}", gap.cause))),
                 at_once: DENIALS,
             }),
             EventBody::ToolCalled(call) if call.decided.action == Action::Block => Self::denial(format!(

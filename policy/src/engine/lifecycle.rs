@@ -8,7 +8,6 @@ use super::seen::{Reading, Seen};
 use super::{DIRECTIONS, Engine, Exec, Output, Parts, exchange};
 use crate::detect::Inspection;
 use crate::event::{CapacityExceeded, ServerExecuted, Subject, Table};
-use crate::registry::RegistryError;
 use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 
 impl Engine {
@@ -82,6 +81,13 @@ impl Engine {
 
     /// A candidate is a server: reports it, and then all that waited.
     pub(super) fn start(&mut self, id: ConnectionId, time: Timestamp, now: Timestamp, out: &mut Vec<Output>) {
+        // It may be another connection's message that tells of it.
+        let trace = std::mem::take(&mut self.trace);
+        self.start_untraced(id, time, now, out);
+        self.trace = trace;
+    }
+
+    fn start_untraced(&mut self, id: ConnectionId, time: Timestamp, now: Timestamp, out: &mut Vec<Output>) {
         // What this one was asked may have come through a relay, which is to be known by then.
         let first = self.connections.get(id).and_then(Connection::first_words);
         if let Some(fingerprint) = first.and_then(fingerprint::of_frame) {
@@ -98,15 +104,17 @@ impl Engine {
             (Some(scope), Some(connection)) => ev.register(&scope, connection),
             _ => Ok(None),
         };
-        let is_refused = matches!(registered, Err(RegistryError::Connections(_)));
+        // Too many connections are known, or too many servers of this session.
+        let is_refused = !ev.compares(id);
         let found = registered.ok().flatten();
         started.detections.extend(found.clone());
         cx.report(id, time, started);
-        if is_refused {
-            let uid = cx.connections.get(id).and_then(|connection| connection.account.user);
+        if let Some(connection) = cx.connections.get_mut(id).filter(|_| is_refused) {
+            connection.is_uncompared = true;
+            let uid = connection.account.user;
             cx.report(id, time, CapacityExceeded { table: Table::Pins, uid, refused: 1 });
         }
-        if let Some(preloaded) = cx.connections.preloaded(id) {
+        if let Some(preloaded) = cx.connections.preloaded(id, cx.config) {
             cx.reporter.counters.servers_preloaded += 1;
             cx.report(id, time, preloaded);
         }

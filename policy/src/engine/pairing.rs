@@ -76,13 +76,7 @@ impl AnswerSeen {
 
 impl Open {
     pub(super) fn answered(&self) -> Answered<'_> {
-        Answered {
-            asked: &self.asked,
-            id: &self.id,
-            time: self.time,
-            attempt: &self.attempt,
-            trace: &self.trace,
-        }
+        Answered { asked: &self.asked, id: &self.id, time: self.time, attempt: &self.attempt }
     }
 
     /// Whether somebody waits for its answer.
@@ -294,6 +288,15 @@ impl Pairing {
         }
         self.bytes += open.bytes(&key);
         self.answered.push_back((key, open));
+    }
+
+    /// The trace of the request with this id, if it is open or was answered a moment ago.
+    pub(super) fn trace(&self, key: &IdKey) -> Trace {
+        let open = self.find(key).and_then(|key| self.open.get(&key));
+        let number = key.as_number();
+        let same = |(of, _): &&(IdKey, Open)| of == key || Some(of) == number.as_ref();
+        let answered = || self.answered.iter().rev().find(same).map(|(_, open)| open);
+        open.or_else(answered).map(|open| open.trace.clone()).unwrap_or_default()
     }
 
     /// Remembers no request that was answered.

@@ -6,9 +6,9 @@
 
 use super::reporter::About;
 use super::seen::{Reading, Seen};
-use super::{Engine, Output, exchange};
+use super::{Engine, Output, exchange, trace};
 use crate::detect::{Inspection, Structure};
-use crate::event::Subject;
+use crate::event::{Subject, Trace};
 use crate::protocol::{self, Kind, Message, Parsed, ProtocolError};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 use crate::wire::{self, Framing};
@@ -23,6 +23,24 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         self.start_outer(seen.connection, seen.now, out);
+        self.traced(trace::of_head(seen), |engine| engine.frame_read(seen, frame, parsed, out));
+    }
+
+    /// Does something about a message of this trace; without one, of the trace of what it is part of.
+    fn traced(&mut self, trace: Option<Trace>, work: impl FnOnce(&mut Self)) {
+        let Some(trace) = trace else { return work(self) };
+        let before = std::mem::replace(&mut self.trace, trace);
+        work(self);
+        self.trace = before;
+    }
+
+    fn frame_read(
+        &mut self,
+        seen: Seen<'_>,
+        frame: &[u8],
+        parsed: Result<Parsed<'_>, ProtocolError>,
+        out: &mut Vec<Output>,
+    ) {
         match parsed {
             Ok(parsed) => self.parsed_frame(seen, frame, parsed, out),
             Err(ProtocolError::TooManyMessages) => {
@@ -57,7 +75,8 @@ impl Engine {
             self.counters.messages += 1;
             self.counters.misdirected_messages += u64::from(message.misdirected(seen.direction));
             self.counters.unversioned_messages += u64::from(!message.versioned);
-            self.message(read, message, out);
+            let trace = trace::of_message(&mut self.connections, read, message);
+            self.traced(trace, |engine| engine.message(read, message, out));
         }
         if parsed.messages.is_empty() {
             self.parts(out).cx.report_invalid(seen, frame);

@@ -9,7 +9,7 @@ use super::asked::{Asked, Client};
 use super::config::Payloads;
 use crate::event::{
     CallStatus, Decided, Era, Json, Message as MessageEvent, MessageKind, ServerInitialized, ToolCalled,
-    ToolResult, Trace,
+    ToolResult,
 };
 use crate::guard::{Recorded, ToolCategory};
 use crate::protocol::meta::{self, RequestMeta};
@@ -80,7 +80,6 @@ impl Recorder {
             input: self.optional(recorded(arguments, &instead.body)),
             meta: recorded(*params, &instead.params).filter(|_| self.is_full()).and_then(rest_of_params),
             category: ToolCategory::default(),
-            trace: Trace::default(),
             decided: Decided::default(),
             detections: Vec::new(),
             tool_detections: Vec::new(),
@@ -110,7 +109,6 @@ impl Recorder {
             latency_ns,
             rounds: 0,
             result: Json::default(),
-            trace: Trace::default(),
             decided: Decided::default(),
         };
         match &message.kind {
@@ -169,8 +167,7 @@ impl Recorder {
             Kind::Error { code, .. } => error_name(*code).map(str::to_owned),
             _ => None,
         };
-        let trace = Trace::default();
-        MessageEvent { direction, kind, method, jsonrpc_id: id, error_name, trace, bytes, payload }
+        MessageEvent { direction, kind, method, jsonrpc_id: id, error_name, bytes, payload }
     }
 
     /// A part of a message that is only wanted redacted: with full payloads the whole message is.
@@ -192,7 +189,6 @@ impl Recorder {
             method: None,
             jsonrpc_id: None,
             error_name: None,
-            trace: Trace::default(),
             bytes,
             payload,
         }

@@ -8,9 +8,9 @@ use super::context::Context;
 use super::io::{Found, Output, Reached, ServerAddress};
 use super::reporter::Reporter;
 use crate::discovery::Remote;
-use crate::event::{Event, Identity, NetworkUninspected, RequestRefused};
+use crate::event::{Event, Identity, NetworkUninspected, RequestRefused, Trace};
 use crate::protocol::Id;
-use crate::terms::{ConnectionId, Timestamp};
+use crate::terms::{ConnectionId, Direction, Timestamp};
 
 /// A client speaks with what may be a server at an address: of a connection that is known.
 pub(super) fn reached(config: &EngineConfig, connections: &mut Connections, reached: Reached) {
@@ -60,10 +60,13 @@ pub(super) fn refused(
     request: Option<&str>,
 ) {
     cx.reporter.counters.requests_refused += 1;
-    if cx.connections.get(id).is_some_and(|connection| !connection.is_candidate()) {
-        let jsonrpc_id = request.map(|id| cx.reporter.recorder.id(Id(id)));
-        cx.report(id, time, RequestRefused { status, jsonrpc_id });
-    }
+    let Some(connection) = cx.connections.get_mut(id).filter(|connection| !connection.is_candidate()) else {
+        return;
+    };
+    let requests = connection.requests(Direction::ClientToServer);
+    let trace = request.map(|id| requests.trace(&Id(id).key())).unwrap_or_default();
+    let jsonrpc_id = request.map(|id| cx.reporter.recorder.id(Id(id)));
+    cx.traced(trace, |cx| cx.report(id, time, RequestRefused { status, jsonrpc_id }));
 }
 
 /// What is reported with a server is not inspected, which is reported of declared servers and of those that were known before.
@@ -88,6 +91,7 @@ pub(super) fn uninspected(cx: &mut Context<'_>, reached: &Reached, reason: Strin
             via: Vec::new(),
             connection: None,
             body: body.into(),
+            trace: Trace::default(),
             repeats: None,
             link: None,
             owner: client.uid,

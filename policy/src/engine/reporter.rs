@@ -9,7 +9,7 @@ use super::io::Output;
 use super::recorder::{MAX_NAME_BYTES, Recorder, clip, tool_id};
 use super::scope::Scope;
 use crate::detect::Inspection;
-use crate::event::{Action, Detected, Detection, Event, EventBody, Subject};
+use crate::event::{Action, Detected, Detection, Event, EventBody, Subject, Trace};
 use crate::http::LINK;
 use crate::terms::{ConnectionId, ServerId, Timestamp};
 
@@ -36,6 +36,8 @@ pub(super) struct Reporter<'a> {
     pub(super) recorder: &'a Recorder,
     pub(super) counters: &'a mut Counters,
     pub(super) gate: &'a mut GateStaleness,
+    /// The trace of the message at hand.
+    pub(super) trace: &'a mut Trace,
     pub(super) out: &'a mut Vec<Output>,
 }
 
@@ -49,6 +51,7 @@ impl Reporter<'_> {
             server_type: Some(scope.kind),
             via: scope.via,
             connection: Some(scope.connection),
+            trace: self.trace.clone(),
             body: body.into(),
             repeats: None,
             link: None,

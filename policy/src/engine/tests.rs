@@ -29,6 +29,7 @@ mod tasks;
 mod timeouts;
 mod totals;
 mod traces;
+mod turns;
 mod unlisted;
 mod upgrades;
 mod wishes;
@@ -248,7 +249,9 @@ pub(super) fn short(output: &Output) -> String {
             let lost = executed.mistaken_for.as_ref().map_or(String::new(), |id| format!(" no {id}"));
             format!("executed {}{serves} {:?}{lost}", executed.pid, executed.identity)
         }
-        EventBody::ServerPreloaded(preloaded) => format!("preloads {}", preloaded.variables.join(",")),
+        EventBody::ServerPreloaded(preloaded) => {
+            format!("preloads {}", [&preloaded.variables[..], &preloaded.options].concat().join(","))
+        }
         EventBody::ServerVersionChanged(changed) => {
             let ServerVersionChanged { version, previous_version, definitions_changed } = changed;
             format!("version {previous_version} to {version}, {definitions_changed} changed")
@@ -256,6 +259,7 @@ pub(super) fn short(output: &Output) -> String {
         EventBody::CapacityExceeded(exceeded) => format!("full {:?} {}", exceeded.table, exceeded.refused),
         EventBody::ServerInitialized(_) => "initialized".to_owned(),
         EventBody::ProtocolViolation(violation) => format!("violation {:?}", violation.violation),
+        EventBody::InterfaceSeen(seen) => format!("interface {} {:?}", seen.uri, seen.status),
         EventBody::ToolSeen(tool) => format!("tool {}", tool.tool_name),
         EventBody::ToolCalled(call) => format!("called {} {}", call.tool_name, call.jsonrpc_id),
         EventBody::ToolResult(result) => {

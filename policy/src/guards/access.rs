@@ -192,7 +192,7 @@ impl Guard for ToolAccess {
             return allow();
         }
         if known.is_some_and(|tool| tool.is_uncompared) {
-            let message = format!("{} cannot be compared with a pin, and fail_closed is on", id());
+            let message = format!("{} cannot be compared with pins and names, and fail_closed is on", id());
             return deny(DenialCode::UnknownTool, message);
         }
         match facts.listing {

@@ -6,6 +6,9 @@ use super::store::StoreError;
 use crate::terms::{Category, Detection};
 use mcpwarden_terms::counters;
 
+/// Pins of one server, by default: as long may a list be of which every definition is compared.
+pub const ITEMS_PER_SERVER: usize = 4_096;
+
 /// Bounds of everything that servers can make grow. What is refused is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryLimits {
@@ -29,7 +32,7 @@ impl Default for RegistryLimits {
     fn default() -> Self {
         Self {
             connections: 4_096,
-            items_per_server: 4_096,
+            items_per_server: ITEMS_PER_SERVER,
             entries: 100_000,
             entries_per_user: 50_000,
             servers_per_session: 256,
@@ -178,6 +181,10 @@ counters! { RegistryCounters {
     names_refused,
     /// Comparisons of a name with nearly the same ones left out since there were too many.
     names_not_compared,
+    /// Tools whose definitions order something about a tool of another server of the session.
+    orders_across_servers,
+    /// Names in orders of definitions that are not looked up among other servers' tools since there were too many.
+    ordered_names_dropped,
     /// Servers that are not told apart in a session since there were too many: their names are not compared.
     servers_refused,
     /// Definitions that are not kept for diffs since they are too long.

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::names::Claim;
+use super::names::{Claim, Effort, First};
 use super::pin::{PinRecord, Sight};
 use super::shadow::{self, Finding};
 use super::store::{Item, StoreError};
 use super::{Connection, List, Listed, Peer, Registry};
 use crate::definition::{Diff, bounded_name, hex};
+use crate::detect::OrderedNames;
 use crate::terms::{ConnectionId, Identity, ItemKind, PinKey, PinState, SessionId, Severity, Timestamp};
 
 /// One entry of a list.
@@ -24,6 +25,8 @@ pub struct Offer<'a> {
     pub former: Option<&'a [u8; 32]>,
     /// The worst that was found in it.
     pub max_severity: Option<Severity>,
+    /// The names that its orders give.
+    pub ordered: &'a OrderedNames,
 }
 
 /// One answer to a request for a list. Instructions are a list of one, or of none, on a page that is first and last.
@@ -45,7 +48,8 @@ pub struct Page<'a> {
 /// What a page shows of one item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The connection that offers it: another one than the page's where [`ChangeKind::Shadowing`].
+    /// The connection that offers it: another one than the page's where [`ChangeKind::Shadowing`], and it may be where
+    /// [`ChangeKind::Ordering`].
     pub connection: ConnectionId,
     /// What it is about.
     pub item: Item,
@@ -63,7 +67,8 @@ pub struct Change {
     pub approved: bool,
     /// Whether somebody said that it must not be used.
     pub denied: bool,
-    /// Whether there is no pin that it could be compared with, nor room for one: nobody knows whether it has changed.
+    /// Whether there is no pin that it could be compared with, nor room for one: nobody knows whether it has changed. Or its name
+    /// is not compared with those of the session's other servers: nobody knows whether it shadows one.
     pub is_uncompared: bool,
 }
 
@@ -97,6 +102,8 @@ pub enum ChangeKind {
     Removed,
     /// A server whose pin is older has come with its name.
     Shadowing,
+    /// It orders something about the tool of another server.
+    Ordering,
 }
 
 /// What follows from a page.
@@ -128,9 +135,13 @@ impl Outcome {
 }
 
 /// One page being taken.
-struct Turn {
+pub(super) struct Turn {
     now: Timestamp,
-    outcome: Outcome,
+    pub(super) outcome: Outcome,
+    /// Items that were not listed before, or with another definition.
+    pub(super) fresh: BTreeSet<String>,
+    /// Tools that order something about another server's, with what is to be reported of them.
+    pub(super) ordering: Vec<(ConnectionId, String, Finding)>,
     /// Since when the server has tools that this program of its offers for the first time.
     inherited: BTreeMap<Item, Timestamp>,
     /// The version of the server.
@@ -139,6 +150,8 @@ struct Turn {
     definitions: Vec<(String, String)>,
     /// Items without room that are said.
     refused_said: usize,
+    /// What comparing the names may still cost.
+    effort: Effort,
 }
 
 impl Registry {
@@ -148,10 +161,13 @@ impl Registry {
         let mut turn = Turn {
             now,
             outcome: Outcome::default(),
+            fresh: BTreeSet::new(),
+            ordering: Vec::new(),
             inherited: BTreeMap::new(),
             version: None,
             definitions: Vec::new(),
             refused_said: 0,
+            effort: Effort::default(),
         };
         let Some(mut connection) = self.connections.remove(&id) else {
             self.counters.unknown_pages += 1;
@@ -178,6 +194,7 @@ impl Registry {
         } else if page.last {
             self.complete(&mut connection, page.kind, &mut turn.outcome);
         }
+        self.find_orders(&connection, page, &mut turn);
         let flushed = self.flush(&connection.peer.key, &turn.definitions);
         let is_stored = turn.outcome.note(flushed).is_some();
         if self.give_back(&connection.peer.key) && !is_stored {
@@ -185,6 +202,7 @@ impl Registry {
             self.counters.items_refused += turn.outcome.refused as u64;
         }
         self.connections.insert(id, connection);
+        self.note_orders(&mut turn);
         for change in &mut turn.outcome.changes {
             // Who was first is known all the same.
             change.finding.take_if(|finding| !self.settings.looks_for(&finding.detection));
@@ -283,22 +301,31 @@ impl Registry {
             approved: false,
             denied: false,
             finding: None,
+            ordered: offer.ordered.clone(),
+            is_ordering: false,
+            is_named: item.kind != ItemKind::Tool,
         };
         listed.compare(record);
         let mut finding = None;
-        if let Some(before) = list.items.remove(&item.name) {
-            listed.finding = before.finding;
+        let before = list.items.remove(&item.name);
+        if before.as_ref().is_none_or(|before| before.hash != hash) {
+            turn.fresh.insert(item.name.clone());
+            self.counters.ordered_names_dropped += offer.ordered.dropped;
+        }
+        if let Some(before) = before {
+            listed.is_ordering = before.is_ordering && before.hash == hash;
+            (listed.finding, listed.is_named) = (before.finding, before.is_named);
         } else if !has_entry {
             self.counters.entries_refused += 1;
         } else {
             self.kept.add(key.uid, 1);
             if item.kind == ItemKind::Tool {
-                listed.finding =
+                (listed.finding, listed.is_named) =
                     self.claim(&connection.peer.session, connection.owner, &item.name, since, turn);
                 finding = listed.finding.as_deref().cloned();
             }
         }
-        let Listed { pin, approved, denied, .. } = listed;
+        let Listed { pin, approved, denied, is_named, .. } = listed;
         if has_entry {
             list.items.insert(item.name.clone(), listed);
         }
@@ -313,7 +340,7 @@ impl Registry {
             contradicts,
             approved,
             denied,
-            is_uncompared,
+            is_uncompared: is_uncompared || !is_named,
         });
     }
 
@@ -421,7 +448,8 @@ impl Registry {
         turn.outcome.note(kept).flatten().map_or_else(Diff::unknown, |json| Diff::of(&json, new))
     }
 
-    /// Takes a tool's name in its session. What is found against it; what is found against whoever had it is said.
+    /// Takes a tool's name in its session. What is found against it, and whether it is compared with all names from now on; what is
+    /// found against whoever had it is said.
     fn claim(
         &mut self,
         session: &SessionId,
@@ -429,27 +457,32 @@ impl Registry {
         name: &str,
         since: Timestamp,
         turn: &mut Turn,
-    ) -> Option<Box<Finding>> {
-        let owner = owner?;
-        let session = self.sessions.get_mut(session)?;
+    ) -> (Option<Box<Finding>>, bool) {
+        let (Some(owner), Some(session)) = (owner, self.sessions.get_mut(session)) else {
+            return (None, false);
+        };
         let (before, room) = (session.tools.len(), self.kept.fit(session.user, 1, &self.settings.limits));
         let skipped = session.tools.not_compared;
-        let claim = session.tools.claim(owner, name, since.0, self.settings.similarity_threshold, room);
+        let first = First { owner, name: name.to_owned(), since: since.0 };
+        let threshold = self.settings.similarity_threshold;
+        let claim = session.tools.claim(first, threshold, room, &mut turn.effort);
         self.kept.add(session.user, session.tools.len() - before);
         self.counters.names_not_compared += session.tools.not_compared - skipped;
         match claim {
-            Claim::Free => None,
+            Claim::Free => (None, true),
             Claim::Refused => {
                 self.counters.names_refused += 1;
-                None
+                (None, false)
             }
             Claim::Later(first, likeness) => {
-                let (first, later) = (session.side(first.owner, &first.name)?, session.side(owner, name)?);
-                Some(Box::new(shadow::of_tool(first, later, likeness)))
+                let sides = session.side(first.owner, &first.name).zip(session.side(owner, name));
+                let finding = sides.map(|(first, later)| shadow::of_tool(first, later, likeness));
+                (finding.map(Box::new), true)
             }
             Claim::Earlier(later, likeness) => {
-                let side = session.side(later.owner, &later.name)?;
-                let finding = shadow::of_tool(session.side(owner, name)?, side, likeness);
+                let sides = session.side(owner, name).zip(session.side(later.owner, &later.name));
+                let Some((own, side)) = sides else { return (None, true) };
+                let finding = shadow::of_tool(own, side, likeness);
                 for id in &session.connections {
                     let listed =
                         self.connections.get_mut(id).filter(|other| other.owner == Some(later.owner));
@@ -471,7 +504,7 @@ impl Registry {
                         is_uncompared: false,
                     });
                 }
-                None
+                (None, true)
             }
         }
     }

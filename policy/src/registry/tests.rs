@@ -2,6 +2,7 @@
 //! comment.
 
 mod bounds;
+mod orders;
 mod pins;
 mod shadowing;
 mod versions;
@@ -107,6 +108,7 @@ fn word(kind: &ChangeKind) -> &'static str {
         ChangeKind::Restored { .. } => "restored",
         ChangeKind::Removed => "removed",
         ChangeKind::Shadowing => "shadowing",
+        ChangeKind::Ordering => "ordering",
     }
 }
 
@@ -148,13 +150,15 @@ impl World {
             tools.iter().map(|(_, json)| crate::definition::json_digest(json)).collect();
         let formers: Vec<Option<[u8; 32]>> =
             tools.iter().map(|(_, json)| crate::definition::former_digest(json)).collect();
+        let ordered: Vec<OrderedNames> = tools.iter().map(|(_, json)| OrderedNames::of(json)).collect();
         let offers: Vec<Offer<'_>> = tools
             .iter()
             .zip(&hashes)
             .zip(&formers)
-            .map(|(((name, json), hash), former)| {
+            .zip(&ordered)
+            .map(|((((name, json), hash), former), ordered)| {
                 let (former, max_severity) = (former.as_ref(), Some(Severity::Low));
-                Offer { name, json, hash, former, max_severity }
+                Offer { name, json, hash, former, max_severity, ordered }
             })
             .collect();
         self.registry.page(id, &Page { kind, first, last, beside: false, offers: &offers }, self.now)

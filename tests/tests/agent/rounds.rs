@@ -1,7 +1,7 @@
 //! Both eras of the protocol: the official clients settle it themselves, with servers that need something of them. Each message is
 //! reported, and a call in several tries is one call.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
@@ -15,14 +15,18 @@ use tempfile::TempDir;
 const NEW: &str = "2026-07-28";
 
 /// A client, how it settles the era, over which transport, and whether that is the new one with the server that asks.
-const CLIENTS: [(Client, &str, Over, bool); 8] = [
+const CLIENTS: [(Client, &str, Over, bool); 12] = [
     (Client::Python, "auto", Over::Stdio, true),
     (Client::Python, "legacy", Over::Stdio, false),
     (Client::TypeScript2, NEW, Over::Stdio, true),
+    (Client::TypeScript2, "auto", Over::Stdio, true),
+    (Client::TypeScript2, "legacy", Over::Stdio, false),
     (Client::Python, "auto", Over::Http, true),
     (Client::Python, NEW, Over::Http, true),
+    (Client::Python, "legacy", Over::Http, false),
     (Client::TypeScript2, "auto", Over::Http, true),
     (Client::TypeScript2, "legacy", Over::Http, false),
+    (Client::TypeScript2, NEW, Over::Http, true),
     (Client::Python, NEW, Over::Stdio, true),
 ];
 
@@ -151,14 +155,17 @@ fn clients_of_both_eras_are_reported() -> Result<()> {
     let calls = asking_calls().into_iter().take(1).collect();
     let plan = Plan { mode: None, calls, ..asking("legacy") };
     plans.push(("a client of old".to_owned(), Client::TypeScript, plan, 0));
-    for group in plans.chunks(AT_ONCE) {
-        let started = group
-            .iter()
-            .map(|(name, client, plan, rounds)| Case::start(name.clone(), *client, plan, *rounds));
-        for case in started.collect::<Result<Vec<Case>>>()? {
+    // The next one starts as the first one ends.
+    let mut at_work: VecDeque<Case> = VecDeque::new();
+    for (name, client, plan, rounds) in plans {
+        if at_work.len() >= AT_ONCE
+            && let Some(case) = at_work.pop_front()
+        {
             case.check(&agent)?;
         }
+        at_work.push_back(Case::start(name, client, &plan, rounds)?);
     }
+    at_work.into_iter().try_for_each(|case| case.check(&agent))?;
     agent.stop()?;
     Ok(())
 }

@@ -12,7 +12,7 @@ use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::cgroup::{self, Cgroup};
 use mcpwarden_tests::command::configured;
 use mcpwarden_tests::dial::{self, Outcome, Way};
-use mcpwarden_tests::dns::NameServer;
+use mcpwarden_tests::dns::{self, NameServer};
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::neighbour::Neighbour;
 use mcpwarden_tests::patience::{fewer, patience};
@@ -116,6 +116,34 @@ fn loopback_rule_covers_host_namespace_unless_any() -> Result<()> {
     let agent = Agent::start(&["--config", &config])?;
     let elsewhere = dial_behind(&["unshare", "--net"], ([192, 0, 2, 1], listener.port()).into())?;
     ensure!(elsewhere == "Denied", "what is no loopback is denied in every namespace: {elsewhere}");
+    agent.stop()?;
+    Ok(())
+}
+
+/// Whoever is told an address of a name that the agent does not know yet: the agent asks for the name again, long before its answer
+/// is too old.
+#[test]
+fn rule_follows_a_name_whose_new_address_a_program_is_told() -> Result<()> {
+    let listener = Listener::start()?;
+    let [first, second, made_up] = [12, 13, 14].map(|last| listener.at([127, 0, 0, last]));
+    let name_server = SocketAddr::from(([127, 53, 0, 2], 53));
+    let names = NameServer::start_at(name_server, Ipv4Addr::new(127, 0, 0, 12))?;
+    let (_directory, config) = configured(&format!(
+        "network:\n  deny: [\"mcp.example:{}\"]\n  \
+         resolver: {{ servers: [\"{name_server}\"], min_ttl: 600s, max_ttl: 600s }}\nenforcement: {{ network: deny }}\n",
+        listener.port(),
+    ))?;
+    let agent = Agent::start(&["--config", &config])?;
+    ensure!(Way::Tcp.dial(first) == Outcome::Denied, "known from the start");
+    names.answer(Some(Ipv4Addr::new(127, 0, 0, 13)));
+    ensure!(dns::ask(name_server, "mcp.example")? == Ipv4Addr::new(127, 0, 0, 13), "what a program is told");
+    wait_until("the new address is denied", || Way::Tcp.dial(second) == Outcome::Denied)?;
+    ensure!(Way::Tcp.dial(first) == Outcome::Denied, "whoever asked before may use the old one");
+    // Another name's address is none of this one's.
+    names.answer(Some(Ipv4Addr::new(127, 0, 0, 14)));
+    ensure!(dns::ask(name_server, "other.example")? == Ipv4Addr::new(127, 0, 0, 14), "another name");
+    ensure!(dns::ask(name_server, "mcp.example")? == Ipv4Addr::new(127, 0, 0, 14), "the name again");
+    wait_until("it has three addresses", || Way::Tcp.dial(made_up) == Outcome::Denied)?;
     agent.stop()?;
     Ok(())
 }

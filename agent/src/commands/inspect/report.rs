@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use mcpwarden_client::Definition;
-use mcpwarden_policy::detect::{Detector, Harmless, score_of};
+use mcpwarden_policy::detect::{Detector, Harmless, OrderedNames, score_of};
 use mcpwarden_policy::event::{Category, Detection, Form, Identity, Match, Severity};
 use mcpwarden_policy::hash::{bounded_name, json_digest, json_hash};
 use mcpwarden_policy::protocol::decode_str;
@@ -192,20 +192,23 @@ impl Report {
         }
         for kind in [ItemKind::Tool, ItemKind::Prompt, ItemKind::ResourceTemplate] {
             let of_kind = |finding: &&mut Finding| finding.definition.kind == kind;
-            let definitions: Vec<(&Definition, [u8; 32])> = findings
+            let definitions: Vec<(&Definition, [u8; 32], OrderedNames)> = findings
                 .iter()
                 .map(|finding| &finding.definition)
                 .filter(|definition| definition.kind == kind)
-                .map(|definition| (definition, json_digest(&definition.json)))
+                .map(|definition| {
+                    (definition, json_digest(&definition.json), OrderedNames::of(&definition.json))
+                })
                 .collect();
             let offers: Vec<Offer<'_>> = definitions
                 .iter()
-                .map(|(Definition { name, json, .. }, hash)| Offer {
+                .map(|(Definition { name, json, .. }, hash, ordered)| Offer {
                     name,
                     json,
                     hash,
                     former: None,
                     max_severity: None,
+                    ordered,
                 })
                 .collect();
             let outcome = self.registry.page(
@@ -224,7 +227,10 @@ impl Report {
                 let named =
                     |finding: &&mut Finding| bounded_name(&finding.definition.name) == change.item.name;
                 let Some(found) = change.finding else { continue };
-                if let Some(finding) = findings.iter_mut().filter(of_kind).find(named) {
+                if change.connection != id {
+                    // Of a server that was printed before.
+                    of_server.push(found.detection);
+                } else if let Some(finding) = findings.iter_mut().filter(of_kind).find(named) {
                     finding.detections.push(found.detection);
                 }
             }

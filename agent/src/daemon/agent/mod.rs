@@ -178,9 +178,11 @@ impl Agent {
     }
 
     /// Does what is due by now.
-    fn tick(&mut self) {
+    fn tick(&mut self, ring: &RingReader) {
         let now = self.clock.now();
-        self.feed(now, false, |capture, clock, sink| capture.tick(clock, now, sink));
+        let users = ring.waiting();
+        let is_behind = |uid| users.contains(&uid);
+        self.feed(now, false, |capture, clock, sink| capture.tick(&is_behind, clock, now, sink));
         self.engine.tick(now, &mut self.pending.outputs);
         self.execute();
     }

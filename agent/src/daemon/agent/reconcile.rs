@@ -2,14 +2,13 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use mcpwarden_abi as abi;
 use mcpwarden_kernel::fd_scan::{Carrier, FdScan};
 use mcpwarden_policy::{Input, event::Transport};
 
 use super::Agent;
 use crate::{
     daemon::{
-        reconciler::{self, Check, SocketPositions},
+        reconciler::{self, Check, Ready, SocketPositions},
         ring::RingReader,
     },
     host::process,
@@ -31,7 +30,8 @@ impl Agent {
         }
         self.kernel.addresses().sweep();
         self.network.sniff();
-        self.reconciler.read_positions(self.kernel.connections(), self.socket_positions());
+        let (connections, sockets) = (self.kernel.connections(), self.socket_positions());
+        self.reconciler.read_positions(&connections, sockets, ring.mark());
         self.programs = self.kernel.program_stats();
         self.reporter.check_store(&self.clock);
         self.reporter.check_sinks(&self.clock);
@@ -47,20 +47,40 @@ impl Agent {
         self.publish(counters, ring);
     }
 
-    /// Compares what was read with what was captured. The records that were in the ring when it was read are taken in, but
-    /// for a record that a writer finished late: whatever is reported missing was so twice.
-    pub(super) fn compare(&mut self) {
-        let (checks, scan) = self.reconciler.take();
-        checks.into_iter().for_each(|check| self.check(check));
-        self.with_capture(|capture, _, now, sink| capture.sockets().tick(now, sink));
-        scan.iter().for_each(|scan| self.collect(scan));
+    /// Takes in what an fd scan has found.
+    pub(super) fn take_scan(&mut self, scan: Option<FdScan>, ring: &mut RingReader) {
+        let Some(scan) = scan else { return };
+        let connections = self.kernel.connections();
+        self.reconciler.read_scan(scan, &connections, ring.mark());
     }
 
-    /// Ends connections that nobody holds, reports what went by unseen of the others, and stops watching processes that
-    /// hold none. The ring was drained since the fd scan.
+    /// Compares what was read with what was captured, of those of whom all records were taken in that were in the ring when it
+    /// was read, but for a record that a writer finished late: whatever is reported missing was so twice. Whether there was
+    /// something to compare.
+    pub(super) fn compare(&mut self, ring: &RingReader) -> bool {
+        let ready = ring.with_taken(|is_taken| self.reconciler.take(is_taken));
+        if ready.is_empty() {
+            return false;
+        }
+        let Ready { checks, clients, scan } = ready;
+        checks.into_iter().for_each(|check| self.check(check));
+        if clients {
+            self.with_capture(|capture, _, now, sink| capture.sockets().tick(now, sink));
+        }
+        scan.iter().for_each(|scan| self.sweep(scan));
+        true
+    }
+
+    /// Ends connections that nobody holds, and reports what went by unseen of the others. The ring was drained since the fd
+    /// scan.
     pub(super) fn collect(&mut self, scan: &FdScan) {
         let checks = reconciler::of_scan(scan, &self.kernel.connections());
-        checks.into_iter().for_each(|check| self.check(check));
+        checks.into_iter().for_each(|(check, _)| self.check(check));
+        self.sweep(scan);
+    }
+
+    /// Stops watching processes that hold no connection, and forgets servers that are gone.
+    fn sweep(&mut self, scan: &FdScan) {
         self.kernel.sweep_sockets(&reconciler::held(scan), scan.began_ns);
         let pids: HashSet<u32> = scan.holders.iter().map(|holder| holder.pid).collect();
         self.kernel.prune(&pids, scan.began_ns);
@@ -102,15 +122,13 @@ impl Agent {
         // Twice, since what is missing is reported only then. Nothing moves any more.
         for _ in 0..2 {
             let checks = reconciler::of_positions(&self.kernel.connections(), self.socket_positions());
-            checks.into_iter().for_each(|check| self.check(check));
+            checks.into_iter().for_each(|(check, _)| self.check(check));
         }
     }
 
     /// How far TCP connections are in the kernel.
     fn socket_positions(&self) -> SocketPositions {
-        let streams = |(id, key): (u64, Option<u64>)| -> (u64, Option<[abi::Stream; 2]>) {
-            (id, key.and_then(|key| self.kernel.socket(key, id)).map(|positions| positions.streams))
-        };
-        self.capture.socket_ids().into_iter().map(streams).collect()
+        let positions = |(id, key): (u64, Option<u64>)| (id, key.and_then(|key| self.kernel.socket(key, id)));
+        self.capture.socket_ids().into_iter().map(positions).collect()
     }
 }

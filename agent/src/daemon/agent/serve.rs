@@ -26,6 +26,8 @@ const BATCH_RECORDS: usize = 4096;
 const BATCH_TIME: Duration = Duration::from_millis(20);
 /// How often positions are compared with the kernel's.
 const RECONCILE_EVERY: Duration = Duration::from_secs(1);
+/// How long it is waited at least between two looks at what is due.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// How long the start waits for the addresses of names.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
 
@@ -55,7 +57,10 @@ impl Agent {
         let mut ended = self.start(&mut ring, config, met, &mut ending).await?;
         ring.start().context("cannot start the thread that empties the ring buffer")?;
         let mut next_reconcile = tokio::time::Instant::now() + RECONCILE_EVERY;
+        let mut ticked = tokio::time::Instant::now();
         let reason = loop {
+            // While records wait nothing here does: without this the runtime would see neither signals nor requests nor time.
+            tokio::task::yield_now().await;
             // No signal is awaited after the first one to end.
             if let Some(reason) = ended.take() {
                 break reason;
@@ -64,41 +69,33 @@ impl Agent {
             if let Some(reason) = self.flush(&mut ending).await {
                 break reason;
             }
-            // What was read from the kernel's tables is compared when all records were taken in that were in the ring then.
-            // Events that come of it are handed on in between, so that they do not pile up.
-            if let Some(read_ns) = self.reconciler.waiting_since() {
+            // What was read from the kernel's tables is compared when records were taken in that were in the ring then. Events
+            // that come of it are handed on at once.
+            if self.reconciler.is_waiting() {
                 self.drain(&mut ring);
-                if ring.passed_ns() > read_ns {
-                    self.compare();
+                if self.compare(&ring) {
+                    continue;
                 }
-                continue;
             }
-            let deadline = self.deadline().min(next_reconcile).min(self.scans.next());
+            let due = self.due().min(next_reconcile).min(self.scans.next());
+            // Not more often than each millisecond: what is due now is done together with what comes until then. And not by a
+            // timer alone, which would begin anew with each batch of records.
+            let deadline = due.max(ticked + LEAST_WAIT);
+            if deadline <= tokio::time::Instant::now() {
+                ticked = tokio::time::Instant::now();
+                self.do_due(&mut ring, &mut next_reconcile);
+            }
             tokio::select! {
                 biased;
                 reason = ending.signal() => break reason,
                 _ = hangup.recv() => self.reload("SIGHUP".into(), None),
                 prepared = self.reload.prepared() => self.reloaded(prepared),
-                scan = self.scans.finished() => self.reconciler.read_scan(scan),
+                scan = self.scans.finished() => self.take_scan(scan, &mut ring),
                 update = self.network.update() => self.take_network(update),
                 Some(request) = self.control.next() => self.execute_request(request),
                 Some(report) = self.listing.next() => self.take_listing(report),
-                () = tokio::time::sleep_until(deadline) => {
-                    let now = tokio::time::Instant::now();
-                    self.tick();
-                    self.expire_blocks();
-                    self.deny_found();
-                    self.network.resolve();
-                    if now >= next_reconcile {
-                        next_reconcile = now + RECONCILE_EVERY;
-                        self.housekeeping(&mut ring);
-                        // For what no event reports, such as that a list is whole.
-                        self.gate.touch();
-                    }
-                    if self.scans.is_due(now) {
-                        self.start_scan(now);
-                    }
-                }
+                // What is due is done above.
+                () = tokio::time::sleep_until(deadline.max(ticked + LEAST_WAIT)) => {}
                 () = ring.ready() => drop(self.drain(&mut ring)),
             }
         };
@@ -184,8 +181,26 @@ impl Agent {
         self.scans.start(file, sides, now);
     }
 
+    /// Does what is due by now.
+    fn do_due(&mut self, ring: &mut RingReader, next_reconcile: &mut tokio::time::Instant) {
+        let now = tokio::time::Instant::now();
+        self.tick(ring);
+        self.expire_blocks();
+        self.deny_found();
+        self.network.resolve();
+        if now >= *next_reconcile {
+            *next_reconcile = now + RECONCILE_EVERY;
+            self.housekeeping(ring);
+            // For what no event reports, such as that a list is whole.
+            self.gate.touch();
+        }
+        if self.scans.is_due(now) {
+            self.start_scan(now);
+        }
+    }
+
     /// When the next thing is due that no record announces.
-    fn deadline(&self) -> tokio::time::Instant {
+    fn due(&self) -> tokio::time::Instant {
         let now = self.clock.now();
         let expiry = self.network.next_expiry(&self.clock);
         let next = [self.engine.next_deadline(), self.capture.next_deadline(), expiry, self.gate.until()]
@@ -202,8 +217,8 @@ impl Agent {
         self.refused = ring.refused_in_all();
         if ring.has_passed() {
             self.reporter.metrics.drained();
-            self.manager.drained();
         }
+        self.manager.drained();
         drained
     }
 
@@ -236,11 +251,9 @@ impl Agent {
     }
 }
 
-/// How long to wait for what is due `next`. Not less than a millisecond: what is due now is done together with what comes
-/// until then.
+/// How long to wait for what is due `next`.
 fn wait(next: Option<Timestamp>, now: Timestamp) -> Duration {
-    let wait = next.map_or(RECONCILE_EVERY, |at| Duration::from_nanos(at.nanos_since(now)));
-    wait.max(Duration::from_millis(1))
+    next.map_or(RECONCILE_EVERY, |at| Duration::from_nanos(at.nanos_since(now)))
 }
 
 #[cfg(test)]
@@ -248,13 +261,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overdue_timers_wait_one_millisecond() {
+    fn overdue_timers_do_not_wait() {
         const MS: u64 = 1_000_000;
         for (next, expected) in [
             (None, RECONCILE_EVERY),
-            (Some(0), Duration::from_millis(1)),
-            (Some(100 * MS), Duration::from_millis(1)),
-            (Some(100 * MS + 5), Duration::from_millis(1)),
+            (Some(0), Duration::ZERO),
+            (Some(100 * MS), Duration::ZERO),
+            (Some(100 * MS + 5), Duration::from_nanos(5)),
             (Some(107 * MS), Duration::from_millis(7)),
         ] {
             assert_eq!(wait(next.map(Timestamp), Timestamp(100 * MS)), expected, "{next:?}");

@@ -7,7 +7,8 @@
 //!
 //! Records come out in the order in which they came in, as long as nobody costs much: each user has a credit of
 //! [`QUANTUM`], and who has used it up waits until all others with records have used up theirs. What a record costs is known
-//! when it was taken in: see [`Queue::charge`].
+//! when it was taken in: see [`Queue::charge`]. Bytes of streams come out in pieces of [`PIECE_BYTES`]: of a record as large as
+//! the ring takes them, full of short messages, a turn would take too long.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -18,6 +19,8 @@ use mcpwarden_abi::{
 
 /// What a user may cost before the others get their turn. Nanoseconds of the agent's main thread.
 pub const QUANTUM: u64 = 5_000_000;
+/// Most bytes of a stream in a record that comes out.
+const PIECE_BYTES: usize = 8 << 10;
 /// What a record takes beside its bytes: its place in the queue, and what the allocator adds.
 const RECORD_BYTES: u64 = 64;
 /// How many times what is free a user may have.
@@ -163,6 +166,20 @@ impl Queue {
         ready.into_iter().chain(spent).min()
     }
 
+    /// The users of whom records wait.
+    pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
+        self.users.iter().filter(|(_, user)| !user.records.is_empty()).map(|(uid, _)| *uid)
+    }
+
+    /// Whether all records of a user before this number came out; of `None`: of all users.
+    pub fn has_taken(&self, uid: Option<u32>, number: u64) -> bool {
+        let is_behind = |user: &User| user.head().is_some_and(|head| head < number);
+        match uid {
+            Some(uid) => !self.users.get(&uid).is_some_and(is_behind),
+            None => !self.users.values().any(is_behind),
+        }
+    }
+
     /// What was refused in all.
     pub fn refused_in_all(&self) -> Refused {
         self.refused_in_all
@@ -184,7 +201,7 @@ impl Queue {
         // What has no header is nobody's: capture counts it.
         let header = read::<RecordHeader>(record).unwrap_or_default();
         let (uid, record) = (header.uid, used(record));
-        let size = RECORD_BYTES + record.len() as u64;
+        let size = size_in_pieces(&header, record);
         let user = self.users.entry(uid).or_insert_with(User::new);
         let left = (FACTOR * self.capacity.saturating_sub(self.bytes)).saturating_sub(user.bytes);
         if header.kind != RECORD_DATA {
@@ -196,11 +213,11 @@ impl Queue {
             for direction in [0, 1] {
                 self.report_missing(uid, (header.connection, direction));
             }
-            return self.put(uid, record);
+            return self.put(uid, record.into());
         }
         if user.admits(header.connection, size, left) {
             self.report_missing(uid, (header.connection, header.direction));
-            self.put(uid, record);
+            pieces(&header, record).for_each(|piece| self.put(uid, piece));
         } else {
             self.miss(uid, &header);
         }
@@ -257,16 +274,16 @@ impl Queue {
         }
     }
 
-    fn put(&mut self, uid: u32, record: &[u8]) {
+    fn put(&mut self, uid: u32, record: Record) {
         let number = self.next;
         self.next += 1;
-        let size = RECORD_BYTES + record.len() as u64;
+        let (connection, size) = (connection_of(&record), RECORD_BYTES + record.len() as u64);
         let user = self.users.entry(uid).or_insert_with(User::new);
         if user.records.is_empty() && !self.spent.contains(&uid) {
             self.ready.insert((number, uid));
         }
-        user.records.push_back((number, record.into()));
-        user.add(connection_of(record), size);
+        user.records.push_back((number, record));
+        user.add(connection, size);
         self.bytes += size;
     }
 
@@ -303,7 +320,7 @@ impl Queue {
     /// Has a record tell of what is missing of a stream, before what comes next of it.
     fn report_missing(&mut self, uid: u32, key: (u64, u8)) {
         if let Some(gap) = self.users.get_mut(&uid).and_then(|user| user.missing.remove(&key)) {
-            self.put(uid, bytes_of(&gap));
+            self.put(uid, bytes_of(&gap).into());
         }
     }
 
@@ -319,6 +336,32 @@ impl Queue {
             self.users.remove(&uid);
         }
     }
+}
+
+/// Where the bytes behind the header begin that come out in pieces; `None`: the record comes out as it is.
+fn divided<'r>(header: &RecordHeader, record: &'r [u8]) -> Option<&'r [u8]> {
+    let bytes = record.get(size_of::<RecordHeader>()..)?;
+    (header.kind == RECORD_DATA && bytes.len() > PIECE_BYTES).then_some(bytes)
+}
+
+/// What a record takes in the queue.
+fn size_in_pieces(header: &RecordHeader, record: &[u8]) -> u64 {
+    let pieces = divided(header, record).map_or(1, |bytes| bytes.len().div_ceil(PIECE_BYTES));
+    RECORD_BYTES * pieces as u64 + (record.len() + size_of::<RecordHeader>() * (pieces - 1)) as u64
+}
+
+/// A record as records of at most [`PIECE_BYTES`] of its stream.
+fn pieces<'r>(header: &'r RecordHeader, record: &'r [u8]) -> impl Iterator<Item = Record> + 'r {
+    let bytes = divided(header, record);
+    let whole = bytes.is_none().then(|| record.into());
+    let offsets = (header.offset..).step_by(PIECE_BYTES);
+    let parts = bytes.unwrap_or_default().chunks(PIECE_BYTES).zip(offsets).map(|(part, offset)| {
+        // No longer than the whole.
+        let length = u32::try_from(part.len()).unwrap_or(header.length);
+        let header = RecordHeader { offset, length, ..*header };
+        [bytes_of(&header), part].concat().into()
+    });
+    whole.into_iter().chain(parts)
 }
 
 fn connection_of(record: &[u8]) -> u64 {

@@ -17,8 +17,9 @@ use super::Shared;
 
 /// After a wake-up the ring is emptied so much later: half the cost of emptying it at once.
 const NAP: Duration = Duration::from_millis(2);
-/// Records that are moved before the agent's task may take some out.
+/// Records and bytes that are moved before the agent's task may take some out.
 const BATCH_RECORDS: usize = 256;
+const BATCH_BYTES: u64 = 1 << 20;
 /// Batches before it is looked whether the thread is to end: a flood must not keep it.
 const BATCHES: usize = 64;
 
@@ -66,7 +67,7 @@ fn empty_until(end: &UnixStream, shared: &Shared) {
         }
         std::thread::sleep(NAP);
         for _ in 0..BATCHES {
-            if shared.lock().pump(BATCH_RECORDS) == 0 {
+            if shared.lock_behind().pump(BATCH_RECORDS, BATCH_BYTES) == 0 {
                 break;
             }
             shared.some.notify_one();

@@ -40,7 +40,7 @@ pub static TABLE: &[Metric] = &[
     metric(
         "mcpwarden_servers_preloaded_total",
         Counter("servers_preloaded"),
-        "Declared servers with variables in their environment that name code to load.",
+        "Declared servers with variables in their environment, or options that are not declared, that name code to load.",
     ),
     metric(
         "mcpwarden_later_programs_total",
@@ -283,6 +283,7 @@ pub static TABLE: &[Metric] = &[
                 ("changed", "registry_changed"),
                 ("removed", "registry_removed"),
                 ("contradiction", "registry_contradictions"),
+                ("cross_server_order", "registry_orders_across_servers"),
             ],
         ),
         "Pages of definitions, definitions that changed or were removed, servers that contradict themselves.",

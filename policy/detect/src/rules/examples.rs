@@ -26,13 +26,20 @@ fn finds(detector: &Detector, rule: &Rule, example: &str) -> bool {
     let text = json!(example).to_string();
     let name = json!({"properties": {example: 1}}).to_string();
     rule.weights.keys().any(|scope| {
-        let inspections = match scope {
-            Scope::Definition => vec![detector.text("", example)],
-            Scope::Name => vec![detector.tool(&name)],
-            Scope::Result => vec![detector.result(&text, &ToolNames::default())],
-            Scope::Argument => vec![detector.arguments(&text)],
-            Scope::Request => vec![detector.sampling(&name), detector.sampling(&text)],
-        };
+        let inspections =
+            match scope {
+                Scope::Definition => vec![detector.text("", example)],
+                Scope::Name => vec![detector.tool(&name)],
+                Scope::Result => vec![detector.result(&text, &ToolNames::default())],
+                Scope::Argument => vec![detector.arguments(&text)],
+                Scope::Request => vec![detector.sampling(&name), detector.sampling(&text)],
+                Scope::Value => {
+                    vec![detector.tool(&json!({"properties": {"path": {"default": example}}}).to_string())]
+                }
+                Scope::ReadOnly => vec![detector.tool(
+                    &json!({"description": example, "annotations": {"readOnlyHint": true}}).to_string(),
+                )],
+            };
         inspections.iter().any(|inspection| !inspection.detections.is_empty())
     })
 }

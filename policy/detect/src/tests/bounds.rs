@@ -134,7 +134,7 @@ fn padding_hides_no_order() {
 /// Texts of parameters that are too much to be read as one.
 #[test]
 fn unjoined_parameters_exceed_the_budget() {
-    for (bytes, exceeded) in [(30 << 10, 0), (40 << 10, 1)] {
+    for (bytes, exceeded) in [(40 << 10, 0), (500 << 10, 0), (600 << 10, 1)] {
         let text = "a text ".repeat(bytes / 7);
         let properties = json!({"a": {"description": text}, "b": {"description": text}});
         let inspection = detector().tool(&json!({"inputSchema": {"properties": properties}}).to_string());

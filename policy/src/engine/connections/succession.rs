@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{Connections, Stage};
+use crate::discovery::undeclared_options;
 use crate::engine::config::{Counters, EngineConfig};
+use crate::engine::io::Process;
 use crate::event::{Identity, ServerExecuted, ServerPreloaded};
 use crate::redact::redact_argv;
 use crate::terms::ConnectionId;
@@ -50,15 +52,29 @@ impl Connections {
         self.examine(id, true, config, counters)
     }
 
-    /// The variables that name code to load, of all programs of a declared server.
-    pub(in crate::engine) fn preloaded(&self, id: ConnectionId) -> Option<ServerPreloaded> {
+    /// The variables and the undeclared options that name code to load, of all programs of a declared server.
+    pub(in crate::engine) fn preloaded(
+        &self,
+        id: ConnectionId,
+        config: &EngineConfig,
+    ) -> Option<ServerPreloaded> {
         let connection = self.get(id).filter(|connection| connection.declared.is_some())?;
         let last = connection.chain.last()?;
         let all = connection.chain.iter().flat_map(|process| &process.code_variables);
         let variables: BTreeSet<&str> = all.copied().collect();
-        let variables: Vec<String> = variables.into_iter().map(str::to_owned).collect();
+        let declared = connection.declared.as_ref().and_then(|id| config.declaration(id));
+        let options = declared.into_iter().flat_map(|declared| {
+            let of = |process: &Process| {
+                undeclared_options(declared, &process.argv, process.executable.as_deref())
+            };
+            connection.chain.iter().flat_map(of)
+        });
+        let options: BTreeSet<&str> = options.collect();
+        let [variables, options] =
+            [variables, options].map(|names| names.into_iter().map(str::to_owned).collect::<Vec<_>>());
         let executable = last.executable.clone();
-        (!variables.is_empty()).then_some(ServerPreloaded { pid: last.pid, executable, variables })
+        let is_any = !variables.is_empty() || !options.is_empty();
+        is_any.then_some(ServerPreloaded { pid: last.pid, executable, variables, options })
     }
 
     /// Whether what the last program of the chain is, is what the declaration demands. `serves`: whether it is what serves.

@@ -63,7 +63,6 @@ fn report_result(
     let recorder = cx.reporter.recorder;
     let mut said = recorder.result(tool_name, id.clone(), answer, seen.bytes, latency, &scope.server);
     said.rounds = rounds;
-    said.trace = to.trace.clone();
     evaluation.write(&mut said.decided);
     cx.reporter.report(scope.clone(), seen.time, said);
 }

@@ -5,12 +5,25 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::listing::{Entry, keys};
-use super::ui::interface_of;
+use super::ui::{interface_of, silent_interface};
 use super::{Context, Evaluator, Scope, Seen};
 use crate::engine::conversation::Breach;
-use crate::event::Violation;
+use crate::engine::recorder::{MAX_NAME_BYTES, clip};
+use crate::event::{InterfaceSeen, ToolStatus, Violation};
 use crate::protocol::{members, string};
 use crate::registry::ItemKind;
+
+/// Reports a user interface that does not say what it may do, each once of a connection. It may say so where it is listed, or read:
+/// that it does not is never compared.
+fn report_silent(cx: &mut Context<'_>, scope: &Scope, seen: Seen<'_>, resource: &RawValue) {
+    let Some(uri) = silent_interface(resource) else { return };
+    if cx.is_reported(scope.connection, &format!("{} {uri}", keys(ItemKind::Interface).0), "") {
+        return;
+    }
+    let (uri, status) = (clip(&uri, MAX_NAME_BYTES), ToolStatus::Unpinned);
+    let interface = InterfaceSeen { uri, interface_hash: None, status, ui_grants: Vec::new() };
+    cx.reporter.report(scope.clone(), seen.time, interface);
+}
 
 impl Evaluator {
     /// Takes what user interfaces may do, as the answer to this says of resources.
@@ -29,13 +42,17 @@ impl Evaluator {
         };
         let all: Vec<&RawValue> =
             all.and_then(|all| serde_json::from_str(all.get()).ok()).unwrap_or_default();
-        let interfaces: Vec<(String, Box<RawValue>)> = all.into_iter().filter_map(interface_of).collect();
+        let interfaces: Vec<(String, Box<RawValue>)> =
+            all.iter().filter_map(|resource| interface_of(resource)).collect();
         // Inspected with the answer.
         let entries: Vec<Entry<'_>> =
             interfaces.iter().map(|(name, json)| Entry::uninspected(name.clone(), json)).collect();
         if !entries.is_empty() {
             // Never whole: what is read is one of many.
             self.page(cx, scope, seen, (ItemKind::Interface, true, false), &entries);
+        }
+        for resource in all {
+            report_silent(cx, scope, seen, resource);
         }
     }
 

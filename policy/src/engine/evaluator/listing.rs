@@ -10,15 +10,15 @@ use super::held::Review;
 use super::ui::{interface, widening};
 use super::{About, Connections, Context, Evaluator, Reporter, Scope, Seen};
 use crate::definition::{bounded_name, hex, json_digest};
-use crate::detect::{Inspection, Known};
+use crate::detect::{Inspection, Known, OrderedNames};
 use crate::engine::asked::Asked;
 use crate::engine::config::EngineConfig;
 use crate::engine::heads;
 use crate::engine::recorder::{self, MAX_NAME_BYTES, MAX_TEXT_BYTES, clip, tool_id};
 use crate::engine::seen::Earlier;
 use crate::event::{
-    Action, CapacityExceeded, DefinitionChanged, Detection, ListChanged, ListKind, ServerVersionChanged,
-    Subject, Table, ToolChanged, ToolRemoved, ToolSeen, ToolStatus,
+    Action, CapacityExceeded, DefinitionChanged, Detection, InterfaceSeen, ListChanged, ListKind,
+    ServerVersionChanged, Subject, Table, ToolChanged, ToolRemoved, ToolSeen, ToolStatus,
 };
 use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
 use crate::protocol::{Method, all_members, decode_str, members, respell, string, value};
@@ -36,13 +36,14 @@ impl<'a> Entry<'a> {
     /// One whose definition is inspected elsewhere.
     pub(super) fn uninspected(name: String, json: &'a RawValue) -> Self {
         let (hash, former, found) = (json_digest(json.get()), None, Inspection::default());
-        Self { name, json, known: Arc::new(Known { hash, former, found }) }
+        let ordered = OrderedNames::default();
+        Self { name, json, known: Arc::new(Known { hash, former, found, ordered }) }
     }
 
     fn offer(&self) -> Offer<'_> {
-        let Known { hash, former, found } = &*self.known;
+        let Known { hash, former, found, ordered } = &*self.known;
         let (json, former) = (self.json.get(), former.as_deref());
-        Offer { name: &self.name, json, hash, former, max_severity: found.max_severity() }
+        Offer { name: &self.name, json, hash, former, max_severity: found.max_severity(), ordered }
     }
 }
 
@@ -266,7 +267,8 @@ impl Evaluator {
                 cx.reporter.gate_is_stale(Some(seen.time));
             }
             (None, _) => {
-                // Another connection's tool, now that one of this server's has its name.
+                // Another connection's tool, now that one of this server's has its name; or one that orders something about
+                // another server's.
                 if let (Some(finding), Some(other)) = (finding, cx.connections.scope(change.connection)) {
                     let (tool, hash) = (change.item.name, change.hash);
                     let known = cx.connections.get_mut(change.connection);
@@ -309,13 +311,6 @@ impl Evaluator {
         let max_severity = detections.iter().map(|detection| detection.severity).max();
         let name = entry.name.clone();
         let [description] = members(entry.json.get(), ["description"]);
-        let status = match (&change.kind, change.pin) {
-            (ChangeKind::New, _) => ToolStatus::New,
-            (ChangeKind::Restored { .. }, _) => ToolStatus::Restored,
-            (ChangeKind::Changed { .. }, _) | (_, PinState::Changed) => ToolStatus::Changed,
-            (_, PinState::Pinned) => ToolStatus::Unchanged,
-            (_, PinState::Unpinned) => ToolStatus::Unpinned,
-        };
         let (ui_resource, ui_grants) = interface(entry.json);
         let tool_seen = ToolSeen {
             ui_resource,
@@ -325,7 +320,7 @@ impl Evaluator {
             tool_hash: change.hash.clone(),
             description: recorder::text(description, MAX_TEXT_BYTES),
             definition: if cx.reporter.recorder.is_full() { value(entry.json.get()) } else { None },
-            status,
+            status: status(change),
             category: facts.category,
             risk_level: facts.risk,
             side_effect_tags: facts.side_effects,
@@ -414,7 +409,7 @@ impl Evaluator {
         facts
     }
 
-    /// What is no tool: only what changed is reported, and what was found in it when it is new.
+    /// What is no tool: only what changed is reported, what was found in it when it is new, and that an interface is.
     fn report_definition(
         &mut self,
         cx: &mut Context<'_>,
@@ -424,6 +419,11 @@ impl Evaluator {
         change: &Change,
         entry: &Entry<'_>,
     ) {
+        let name = format!("{} {}", keys(kind).0, entry.name);
+        let is_news = !cx.is_reported(scope.connection, &name, &change.hash);
+        if is_news && kind == ItemKind::Interface {
+            report_interface(cx, scope, seen.time, change, entry);
+        }
         if let ChangeKind::Changed { previous_hash, diff } = &change.kind {
             let found = found_in(cx.config, kind, entry);
             let changed = DefinitionChanged {
@@ -440,11 +440,41 @@ impl Evaluator {
             cx.reporter.report(scope.clone(), seen.time, changed);
             cx.reporter.gate_is_stale(Some(seen.time));
         }
-        let name = format!("{} {}", keys(kind).0, entry.name);
-        if !cx.is_reported(scope.connection, &name, &change.hash) {
+        if is_news {
             let about = About { tool_hash: Some(change.hash.clone()), ..About::of(subject(kind)) };
             cx.reporter.report_found(scope, seen.time, &about, &entry.known.found);
         }
+    }
+}
+
+/// Reports a resource that says what its user interface may do.
+fn report_interface(
+    cx: &mut Context<'_>,
+    scope: &Scope,
+    time: Timestamp,
+    change: &Change,
+    entry: &Entry<'_>,
+) {
+    let (_, mut ui_grants) = interface(entry.json);
+    // Who may call is said of tools.
+    ui_grants.retain(|grant| !grant.starts_with("visibility"));
+    let seen = InterfaceSeen {
+        uri: clip(&entry.name, MAX_NAME_BYTES),
+        interface_hash: Some(change.hash.clone()),
+        status: status(change),
+        ui_grants,
+    };
+    cx.reporter.report(scope.clone(), time, seen);
+}
+
+/// How a definition stands to its pin.
+fn status(change: &Change) -> ToolStatus {
+    match (&change.kind, change.pin) {
+        (ChangeKind::New, _) => ToolStatus::New,
+        (ChangeKind::Restored { .. }, _) => ToolStatus::Restored,
+        (ChangeKind::Changed { .. }, _) | (_, PinState::Changed) => ToolStatus::Changed,
+        (_, PinState::Pinned) => ToolStatus::Unchanged,
+        (_, PinState::Unpinned) => ToolStatus::Unpinned,
     }
 }
 

@@ -13,7 +13,6 @@ use crate::definition::{bare_digest, hex};
 use crate::detect::Inspection;
 use crate::engine::recorder::{Call, MAX_NAME_BYTES, clip, tool_id};
 use crate::engine::rounds::{Attempt, Denied, First};
-use crate::engine::trace::trace_of;
 use crate::event::{CrossServerBlocked, Detection, MessageKind, Severity, Subject};
 use crate::guard::{DenialDetails, Operation, Recorded};
 use crate::protocol::{Id, Kind, Message, Method, members, string};
@@ -302,7 +301,6 @@ impl Evaluator {
         evaluation.find_in_arguments(&Detection::rules(cx.reporter.alerts(&found)));
         let mut called = cx.reporter.recorder.called(id.clone(), call, &evaluation.recorded, &scope.server);
         called.detections.clone_from(&found.detections);
-        called.trace = trace_of(call.params, seen.reading.http);
         evaluation.write(&mut called.decided);
         let connection = cx.connections.get(scope.connection);
         if let Some(known) = connection.and_then(|connection| connection.tool(&call.tool_name)) {

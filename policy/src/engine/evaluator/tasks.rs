@@ -14,7 +14,6 @@ use crate::engine::ledger::Digest;
 use crate::engine::rounds::Attempt;
 use crate::engine::seen::{Earlier, Reading};
 use crate::engine::tasks::{Nearness, Task, TaskCall};
-use crate::event::Trace;
 use crate::protocol::{Course, Id, Kind, Message, Method, ResultKind, Retry, members, string};
 use crate::terms::{ConnectionId, Direction};
 
@@ -86,7 +85,7 @@ impl Evaluator {
                 id: to.id.clone(),
                 time: to.time,
                 attempt: to.attempt.clone(),
-                trace: to.trace.clone(),
+                trace: cx.reporter.trace.clone(),
             }),
             _ => None,
         };
@@ -139,8 +138,8 @@ impl Evaluator {
         let earlier = if before.is_some() { Earlier::Taken } else { seen.reading.earlier };
         let seen = Seen { reading: Reading { earlier, respelled: None, ..seen.reading }, ..seen };
         let asked = Asked::Call { tool_name };
-        let to = Answered { asked: &asked, id: &id, time, attempt: &attempt, trace: &trace };
-        self.judge_end(cx, scope, seen, course, to);
+        let to = Answered { asked: &asked, id: &id, time, attempt: &attempt };
+        cx.traced(trace, |cx| self.judge_end(cx, scope, seen, course, to));
     }
 
     /// Evaluates the result, or the error, that a task ends with, as the answer that it stands for.
@@ -206,9 +205,8 @@ impl Evaluator {
         let task = course.task.filter(|_| is_of_task).map(digest);
         let is_over = is_of_task && course.is_over();
         let asked = Asked::Other { method: method.as_str().into() };
-        let (attempt, trace) = (Attempt::default(), Trace::default());
-        let to =
-            Answered { asked: &asked, id: &Value::Null, time: seen.time, attempt: &attempt, trace: &trace };
+        let attempt = Attempt::default();
+        let to = Answered { asked: &asked, id: &Value::Null, time: seen.time, attempt: &attempt };
         if is_over {
             self.task_told(cx, scope, seen, (task, &course), to);
         }

@@ -17,6 +17,25 @@ pub(super) fn interface_of(resource: &RawValue) -> Option<(String, Box<RawValue>
     Some((bounded_name(&string(Some(uri))), RawValue::from_string(json).ok()?))
 }
 
+/// The address of a resource that is a user interface by its type alone.
+pub(super) fn silent_interface(resource: &RawValue) -> Option<String> {
+    let [uri, kind, meta] = members(resource.get(), ["uri", "mimeType", META]);
+    let says = meta.is_some_and(|meta| members(meta.get(), ["ui"])[0].is_some());
+    (!says && is_interface(&string(kind))).then(|| bounded_name(&string(uri)))
+}
+
+/// Whether a media type is that of a user interface: `text/html;profile=mcp-app` (MCP Apps), however it is written.
+fn is_interface(kind: &str) -> bool {
+    let mut parts = kind.split(';').map(str::trim);
+    let is_html = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("text/html"));
+    let is_profile = |part: &str| {
+        let (name, value) = part.split_once('=').unwrap_or_default();
+        name.trim().eq_ignore_ascii_case("profile")
+            && value.trim().trim_matches('"').eq_ignore_ascii_case("mcp-app")
+    };
+    is_html && parts.any(is_profile)
+}
+
 /// The resource with the user interface of a tool, and what that may do.
 pub(super) fn interface(definition: &RawValue) -> (Option<String>, Vec<String>) {
     // Most tools have none.

@@ -63,7 +63,7 @@ impl Exchange {
         };
         if let Some(held) = self.relays.find(&fingerprint, begins_behind) {
             mark(cx.connections, &hop, Role::Held(held));
-            self.relays.put_in_front(held, hop, message.raw, seen.bytes, seen.time);
+            self.relays.put_in_front(held, hop, message.raw, seen, cx.reporter.trace.clone());
             if outer.is_none() {
                 self.release(ev, cx, held);
             }
@@ -83,6 +83,7 @@ impl Exchange {
             raw: message.raw.to_owned(),
             bytes: seen.bytes,
             time: seen.time,
+            trace: cx.reporter.trace.clone(),
             turn: seen.turn.map(Into::into),
         };
         let held = self.relays.hold(held);
@@ -94,13 +95,17 @@ impl Exchange {
     /// Reports a held message: as the innermost connection's, with the relays it came through.
     pub(in crate::engine) fn release(&mut self, ev: &mut Evaluator, cx: &mut Context<'_>, id: HeldId) {
         let Some(held) = self.relays.take(id) else { return };
+        cx.traced(held.trace.clone(), |cx| self.report_held(ev, cx, &held));
+    }
+
+    fn report_held(&mut self, ev: &mut Evaluator, cx: &mut Context<'_>, held: &Held) {
         let Some(target) = held.path.last().map(|hop| hop.connection) else { return };
         let over: Vec<ConnectionId> = held.path.iter().map(|hop| hop.connection).collect();
         if let [hop] = held.path.as_slice() {
             mark(cx.connections, hop, Role::Own);
         } else {
             cx.reporter.counters.relayed_requests += 1;
-            self.link(cx.connections, &held, target);
+            self.link(cx.connections, held, target);
         }
         let text = held.raw.as_str();
         let mut scratch = String::new();
@@ -109,7 +114,7 @@ impl Exchange {
         let seen = Seen { turn: held.turn.as_deref(), ..seen };
         for message in &parsed.messages {
             let attempt = ev.report_sent(cx, target, &over, seen, message);
-            self.set_attempt(cx.connections, &held, attempt);
+            self.set_attempt(cx.connections, held, attempt);
         }
         for hop in &held.path {
             if let Some((key, _)) = &hop.request {
@@ -180,8 +185,8 @@ impl Exchange {
         self.relays.let_go(id);
         match first {
             Some((scope, asked, id, time, attempt, trace)) => {
-                let to = Answered { asked: &asked, id: &id, time, attempt: &attempt, trace: &trace };
-                ev.report_answer(cx, &scope, seen, message, to);
+                let to = Answered { asked: &asked, id: &id, time, attempt: &attempt };
+                cx.traced(trace, |cx| ev.report_answer(cx, &scope, seen, message, to));
             }
             // It made something else of it, and that is what the client got.
             None => {

@@ -20,6 +20,8 @@ use std::collections::{BTreeMap, HashMap};
 use crate::engine::fingerprint::Fingerprint;
 use crate::engine::ids::{HeldId, LinkId};
 use crate::engine::pairing::Link;
+use crate::engine::seen::Seen;
+use crate::event::Trace;
 use crate::protocol::IdKey;
 use crate::terms::{ConnectionId, Timestamp};
 
@@ -41,6 +43,8 @@ pub(super) struct Held {
     pub(super) raw: String,
     pub(super) bytes: u64,
     pub(super) time: Timestamp,
+    /// The trace that it belongs to.
+    pub(super) trace: Trace,
     /// The turn of the model that it belongs to, where a recording names it.
     pub(super) turn: Option<Box<str>>,
 }
@@ -98,13 +102,12 @@ impl Relays {
     }
 
     /// Takes a message that turned out to be the outer one of a held one into it.
-    pub(super) fn put_in_front(&mut self, id: HeldId, hop: Hop, raw: &str, bytes: u64, time: Timestamp) {
+    pub(super) fn put_in_front(&mut self, id: HeldId, hop: Hop, raw: &str, seen: Seen<'_>, trace: Trace) {
         let Some(held) = self.held.get_mut(&id) else { return };
         self.held_bytes = self.held_bytes - held.raw.len() + raw.len();
         held.path.insert(0, hop);
         held.raw = raw.to_owned();
-        held.bytes = bytes;
-        held.time = time;
+        (held.bytes, held.time, held.trace) = (seen.bytes, seen.time, trace);
     }
 
     /// One connection less will answer.

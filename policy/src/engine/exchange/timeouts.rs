@@ -82,14 +82,15 @@ pub(in crate::engine) fn report_late(ev: &Evaluator, cx: &mut Context<'_>, id: C
                     Asked::Call { tool_name } => Some(tool_name.to_string()),
                     _ => None,
                 };
-                late.push(RequestTimedOut {
+                let timed_out = RequestTimedOut {
                     jsonrpc_id: open.id.clone(),
                     method: open.asked.method().to_owned(),
                     tool_id: tool_name.as_deref().map(|name| tool_id(&scope.server, name)),
                     tool_name,
                     age_ns: now.nanos_since(open.time),
                     timeout_ms,
-                });
+                };
+                late.push((open.trace.clone(), timed_out));
             }
             None => break None,
         }
@@ -99,7 +100,7 @@ pub(in crate::engine) fn report_late(ev: &Evaluator, cx: &mut Context<'_>, id: C
         cx.timers.set(next, Due::Late(id));
     }
     cx.reporter.counters.requests_timed_out += late.len() as u64;
-    for late in late {
-        cx.reporter.report(scope.clone(), now, late);
+    for (trace, late) in late {
+        cx.traced(trace, |cx| cx.reporter.report(scope.clone(), now, late));
     }
 }

@@ -156,3 +156,74 @@ fn interface_of_a_resource_is_pinned() {
         }
     }
 }
+
+/// A resource that is a user interface is reported as it is first seen, and as its grants are another.
+#[test]
+fn interface_of_a_resource_is_reported_at_first_sight() {
+    const KIND: &str = "text/html;profile=mcp-app";
+    let ui = |origin: &str| json!({"ui": {"csp": {"connectDomains": [origin]}}});
+    let listed = |kind: &str, meta: Value| {
+        let resource = json!({"uri": "ui://a", "name": "a", "mimeType": kind, "_meta": meta});
+        ("resources/list", json!({"resources": [resource]}))
+    };
+    let read = |kind: &str, meta: Value| {
+        let contents = json!({"uri": "ui://a", "text": "", "mimeType": kind, "_meta": meta});
+        ("resources/read", json!({"contents": [contents]}))
+    };
+    const NEW: &str = "new csp.connectDomains https://a";
+    const CHANGED: &str = "changed csp.connectDomains https://b";
+    let cases: Vec<(&str, Vec<(&str, Value)>, &[&str])> = vec![
+        ("listed", vec![listed(KIND, ui("https://a"))], &[NEW]),
+        ("read", vec![read(KIND, ui("https://a"))], &[NEW]),
+        ("without a type", vec![listed("", ui("https://a"))], &[NEW]),
+        ("of another type", vec![listed("text/html", ui("https://a"))], &[NEW]),
+        ("twice", vec![listed(KIND, ui("https://a")), read(KIND, ui("https://a"))], &[NEW]),
+        ("another", vec![listed(KIND, ui("https://a")), read(KIND, ui("https://b"))], &[NEW, CHANGED]),
+        ("by its type alone", vec![listed(KIND, json!({}))], &["unpinned "]),
+        ("by its type, twice", vec![listed(KIND, json!({})), read(KIND, json!({}))], &["unpinned "]),
+        (
+            "what it may do later",
+            vec![listed(KIND, json!({})), read(KIND, ui("https://a"))],
+            &["unpinned ", NEW],
+        ),
+        (
+            "what it may do before",
+            vec![read(KIND, ui("https://a")), listed(KIND, json!({}))],
+            &[NEW, "unpinned "],
+        ),
+        (
+            "with blanks and quotes",
+            vec![listed("Text/HTML; charset=utf-8; Profile=\"mcp-app\"", json!({}))],
+            &["unpinned "],
+        ),
+        ("a page", vec![listed("text/html", json!({}))], &[]),
+        ("another profile", vec![listed("text/html;profile=mcp-apps", json!({}))], &[]),
+        ("another text", vec![listed("text/plain;profile=mcp-app", json!({}))], &[]),
+        ("nothing", vec![listed("", json!({"other": 1}))], &[]),
+    ];
+    for (name, answers, expected) in cases {
+        let mut bench = bench();
+        open(&mut bench, Era::Stateless);
+        for (id, (method, answered)) in (1..).zip(answers) {
+            talk(
+                &mut bench,
+                &[('>', stateless(id, method, json!({"uri": "ui://a"}))), ('<', result(id, answered))],
+            );
+        }
+        let events = bench.events();
+        let seen = events.iter().filter(|event| event["type"] == "mcp_interface_seen");
+        let line = |event: &Value| {
+            assert_eq!(event["uri"], "ui://a", "{name}");
+            assert_eq!(
+                event.get("interface_hash").is_some(),
+                event["status"] != "unpinned",
+                "{name}: {event}"
+            );
+            let grants = event.get("ui_grants").map_or(String::new(), |grants| {
+                grants.as_array().unwrap().iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+            });
+            format!("{} {grants}", event["status"].as_str().unwrap())
+        };
+        assert_eq!(seen.map(line).collect::<Vec<_>>(), expected, "{name}");
+    }
+}

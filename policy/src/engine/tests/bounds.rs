@@ -367,6 +367,75 @@ fn uncompared_tool_is_undecided() {
     }
 }
 
+/// Servers beyond those of a session that are told apart, and names beyond those that are kept: whether they shadow others' tools is
+/// undecided, which is reported. `fail_closed` denies calls of these tools.
+#[test]
+fn names_that_are_not_compared_are_undecided() {
+    // Bounds of servers and entries, the servers and their tool in the order in which they come, and whether the last is compared.
+    type Case<'a> = (&'a str, usize, usize, Vec<(u64, &'a str, &'a str)>, bool);
+    let cases: Vec<Case<'_>> = vec![
+        ("within both", 3, 100, vec![(1, "mcp-a", "x"), (2, "mcp-b", "y"), (3, "mcp-c", "z")], true),
+        ("one server too many", 2, 100, vec![(1, "mcp-a", "x"), (2, "mcp-b", "y"), (3, "mcp-c", "z")], false),
+        ("the same tool", 2, 100, vec![(1, "mcp-a", "x"), (2, "mcp-b", "y"), (3, "mcp-c", "x")], false),
+        (
+            "a look-alike",
+            2,
+            100,
+            vec![(1, "mcp-a", "pay"), (2, "mcp-b", "y"), (3, "mcp-c", "p\u{430}y")],
+            false,
+        ),
+        ("another spelling", 1, 100, vec![(1, "mcp-a", "read_it"), (2, "mcp-b", "readIt")], false),
+        ("one server for all", 1, 100, vec![(1, "mcp-a", "x")], true),
+        ("a second connection of one", 1, 100, vec![(1, "mcp-a", "x"), (2, "mcp-a", "x")], true),
+        ("none at all", 0, 100, vec![(1, "mcp-a", "x")], false),
+        (
+            "far beyond",
+            1,
+            100,
+            (1..9).map(|at| (at, ["mcp-a", "mcp-b", "mcp-c"][at as usize % 3], "x")).collect(),
+            false,
+        ),
+        ("no room for a name", 9, 3, vec![(1, "mcp-a", "x"), (2, "mcp-b", "y")], false),
+        ("no room for an entry", 9, 2, vec![(1, "mcp-a", "x")], false),
+        ("room for all names", 9, 8, vec![(1, "mcp-a", "x"), (2, "mcp-b", "y")], true),
+    ];
+    for ((name, servers, entries, listed, is_compared), fail_closed) in
+        cases.iter().flat_map(|case| [(case, false), (case, true)])
+    {
+        let declared =
+            ["mcp-a", "mcp-b", "mcp-c"].map(|id| format!("{{ id: {id}, command: {id}, args: [] }}"));
+        let yaml =
+            format!("{{ policy: {{ fail_closed: {fail_closed} }}, servers: [{}] }}", declared.join(", "));
+        let (config, _) = crate::config::parse(yaml.as_bytes()).unwrap();
+        let mut bench = Bench::judged(&config, Vec::new());
+        let mut settings = bench.engine.config.clone();
+        settings.registry.limits.servers_per_session = *servers;
+        settings.registry.limits.entries = *entries;
+        let judge = Judge::new(&config, Vec::new(), &inspect::DETECTOR).unwrap();
+        bench.engine.configure(settings, judge);
+        for (connection, command, tool) in listed {
+            bench.exec(*connection, *connection as u32 + 20, command, 9);
+            bench.c2s(*connection, HELLO);
+            bench.s2c(*connection, &answer(0, "{}"));
+            // Twice: what is not compared once is not compared later.
+            for id in [1, 2] {
+                bench.c2s(*connection, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
+                bench.s2c(*connection, &answer(id, &json!({"tools": [{"name": tool}]}).to_string()));
+            }
+        }
+        let (last, _, tool) = listed.last().unwrap();
+        bench.c2s(*last, &call(3, tool));
+        let events = bench.events();
+        let exceeded = events.iter().filter(|event| event["type"] == "mcp_capacity_exceeded");
+        let exceeded =
+            exceeded.filter(|event| event["connection"] == *last && event["table"] == "pins").count();
+        assert_eq!(exceeded, usize::from(!is_compared), "{name} {fail_closed}: {events:#?}");
+        let called = events.iter().rfind(|event| event["type"] == "mcp_tool_called").unwrap();
+        let expected = if fail_closed && !is_compared { json!("unknown_tool") } else { Value::Null };
+        assert_eq!(called["code"], expected, "{name} {fail_closed}: {called}");
+    }
+}
+
 /// What is not read is no less than reported, once for each direction.
 #[test]
 fn batch_beyond_its_bound_is_a_finding() {

@@ -298,6 +298,46 @@ fn block_by_hand_counts_for_every_name() {
     }
 }
 
+/// What a declared server runs in the end, and what is reported: options that load code and are not declared.
+#[test]
+fn code_in_options_of_a_declared_server_is_reported() {
+    for (name, lines, expected) in [
+        ("as declared", vec!["/srv/s.js --serve"], None),
+        ("with its interpreter", vec!["node /srv/s.js --serve"], None),
+        ("an option of the interpreter", vec!["node --import=evil /srv/s.js --serve"], Some("--import")),
+        ("of a later program", vec!["/srv/s.js --serve", "python3 -m evil"], Some("-m")),
+        ("of an earlier one", vec!["node -r/x /srv/s.js --serve", "python3 s.py"], Some("-r")),
+        ("of two", vec!["node -r/x /srv/s.js --serve", "ruby -revil -e1"], Some("-e,-r")),
+        ("an option of the server", vec!["/srv/s.js --serve", "node /srv/t.js --require x"], None),
+        ("what is declared", vec!["/srv/s.js --serve", "node --require /srv/s.js /srv/t.js"], None),
+        ("no code", vec!["/srv/s.js --serve", "node --inspect /srv/t.js"], None),
+        ("the loader", vec!["/srv/s.js --serve", "/lib64/ld-linux-x86-64.so.2 --preload /x /bin/s"], {
+            Some("--preload")
+        }),
+        ("of a server that nobody declared", vec!["node -r/x mcp-other.js"], None),
+    ] {
+        let mut bench = Bench::with(|config| {
+            let (id, args) = (ServerId("ours".into()), vec!["--serve".to_owned()]);
+            let executables = if lines.len() > 1 { vec!["/srv/none".into()] } else { Vec::new() };
+            let command = "/srv/s.js".into();
+            config.declared = vec![Declared { id, command, args, executables, interpreter: None }];
+        });
+        for line in &lines {
+            let argv = line.split(' ').map(str::to_owned).collect();
+            let process = Process { pid: 5, argv, ..Process::default() };
+            let (connection, time) = (ConnectionId(1), Timestamp(bench.now));
+            let exec = Exec { connection, time, adopted: false, process, client: None, session: None };
+            bench.input(Input::Exec(exec));
+        }
+        bench.engine.config.declared[0].executables.clear();
+        bench.c2s(1, HELLO);
+        bench.s2c(1, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}"#);
+        let said: Vec<String> = bench.said().into_iter().filter(|said| said.contains("preloads")).collect();
+        let expected = expected.map(|expected| format!("1 ours preloads {expected}"));
+        assert_eq!(said, Vec::from_iter(expected), "{name}");
+    }
+}
+
 /// The variables of each program of a chain, whether it is declared, and what is reported.
 #[test]
 fn code_in_the_environment_of_a_declared_server_is_reported() {

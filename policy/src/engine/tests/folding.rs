@@ -169,12 +169,134 @@ fn findings_are_bounded_by_what_was_sent() {
         .filter_map(|output| if let Output::Event(event) = output { Some(event) } else { None })
         .collect();
     let bytes: usize = events.iter().map(|event| serde_json::to_string(event).unwrap().len()).sum();
-    // 256 events at once, of some 2 KB each at most, and for each further one 256 bytes of messages.
-    assert!(bytes < 256 * 2048 + sent * 8, "{bytes} bytes of {} events for {sent}", events.len());
-    assert!(folded > 500, "{folded}");
+    // 256 findings at once, of some 2 KB each at most, for each further one 256 bytes of messages, and two events of a definition.
+    assert!(bytes < (256 + 2 * 400) * 2048 + sent * 8, "{bytes} bytes of {} events for {sent}", events.len());
+    assert!(folded > 100, "{folded}");
     let of = |kind: &str| bench.counted(kind).iter().sum::<u64>();
     assert_eq!(of("mcp_tool_seen"), 400);
     assert!(of("mcp_detection") >= 800);
+}
+
+/// Lists one after the other: on which connection, of which server, its tools, and what they say.
+type Lists = Vec<(u64, &'static str, std::ops::Range<u64>, &'static str)>;
+
+/// Plays these lists, in pages of so many tools.
+fn listed(lists: &Lists, page: usize) -> Bench {
+    let mut bench = Bench::new();
+    let mut known = std::collections::BTreeSet::new();
+    for (connection, server, tools, text) in lists {
+        if known.insert(*connection) {
+            bench.exec(*connection, u32::try_from(*connection).unwrap() + 10, server, 1);
+            bench.c2s(*connection, HELLO);
+        }
+        let all: Vec<Value> =
+            tools.clone().map(|n| json!({"name": format!("t{n}"), "description": text})).collect();
+        let pages: Vec<&[Value]> = if all.is_empty() { vec![&[]] } else { all.chunks(page).collect() };
+        for (at, tools) in pages.iter().enumerate() {
+            let params = if at > 0 { json!({"cursor": at}) } else { json!({}) };
+            let next = if at + 1 < pages.len() { json!(at + 1) } else { Value::Null };
+            let ask = json!({"jsonrpc": "2.0", "id": at, "method": "tools/list", "params": params});
+            bench.c2s(*connection, &ask.to_string());
+            let result = json!({"tools": tools, "nextCursor": next});
+            bench.s2c(*connection, &json!({"jsonrpc": "2.0", "id": at, "result": result}).to_string());
+        }
+    }
+    bench
+}
+
+/// However long a list is that can be compared, each of its definitions has an event of its own.
+#[test]
+fn each_tool_of_a_large_list_has_its_own_event() {
+    let long: &'static str = "Lists what is there. ".repeat(20).leak();
+    // Which lists, in pages of how many tools, and how many tools are seen, changed and gone.
+    type Case = (&'static str, Lists, usize, [usize; 3]);
+    let cases: Vec<Case> = vec![
+        ("one", vec![(1, "mcp-a", 0..1, "")], 4096, [1, 0, 0]),
+        ("as many as findings", vec![(1, "mcp-a", 0..256, "")], 4096, [256, 0, 0]),
+        ("one more", vec![(1, "mcp-a", 0..257, "")], 4096, [257, 0, 0]),
+        ("2,000", vec![(1, "mcp-a", 0..2000, "")], 4096, [2000, 0, 0]),
+        ("with a text", vec![(1, "mcp-a", 0..600, long)], 4096, [600, 0, 0]),
+        ("in pages", vec![(1, "mcp-a", 0..600, "")], 50, [600, 0, 0]),
+        ("all that are pinned", vec![(1, "mcp-a", 0..4096, "")], 4096, [4096, 0, 0]),
+        ("the same again", vec![(1, "mcp-a", 0..600, ""), (1, "mcp-a", 0..600, "")], 4096, [600, 0, 0]),
+        (
+            "another version",
+            vec![(1, "mcp-a", 0..600, ""), (1, "mcp-a", 0..600, "new")],
+            4096,
+            [1200, 600, 0],
+        ),
+        ("all gone", vec![(1, "mcp-a", 0..600, ""), (1, "mcp-a", 0..0, "")], 4096, [600, 0, 600]),
+        ("another half", vec![(1, "mcp-a", 0..600, ""), (1, "mcp-a", 300..900, "")], 4096, [900, 0, 300]),
+        ("two servers", vec![(1, "mcp-a", 0..600, ""), (2, "mcp-b", 600..1200, "")], 4096, [1200, 0, 0]),
+        ("two clients", vec![(1, "mcp-a", 0..600, ""), (2, "mcp-a", 0..600, "")], 4096, [1200, 0, 0]),
+    ];
+    for (name, lists, page, expected) in cases {
+        let mut bench = listed(&lists, page);
+        bench.wait(PERIOD_MS + 1);
+        for (kind, expected) in ["mcp_tool_seen", "mcp_tool_changed", "mcp_tool_removed"].iter().zip(expected)
+        {
+            assert_eq!(bench.counted(kind), vec![1; expected], "{name}: {kind}");
+        }
+        assert_eq!(bench.engine.counters().events_folded, 0, "{name}");
+    }
+}
+
+/// Lists that go on changing are bounded, and their number holds.
+#[test]
+fn floods_of_definitions_are_bounded() {
+    let whole = 2 * crate::registry::ITEMS_PER_SERVER;
+    let changing = |tools: u64| -> Lists {
+        let texts = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
+        texts.iter().map(|text| (1, "mcp-a", 0..tools, *text)).collect()
+    };
+    let appearing = |tools: u64| -> Lists {
+        (0..16).map(|at| (1, "mcp-a", at % 2 * tools..(at % 2 + 1) * tools, "")).collect()
+    };
+    for (name, lists, most) in [
+        ("a list that changes", changing(1200), whole),
+        ("a short list that changes", changing(3), 3 * (1 + 7 + 4)),
+        ("a list that comes and goes", appearing(500), whole),
+        ("a short list that comes and goes", appearing(2), 2 * 3 * 4),
+    ] {
+        let mut bench = listed(&lists, 4096);
+        let tools: u64 = lists.iter().map(|(_, _, tools, _)| tools.end - tools.start).sum();
+        bench.wait(PERIOD_MS + 1);
+        let kinds = ["mcp_tool_seen", "mcp_tool_changed", "mcp_tool_removed"];
+        let counted: Vec<u64> = kinds.iter().flat_map(|kind| bench.counted(kind)).collect();
+        // Some sixty bytes for each tool pay for more, and each event that repeats has one more for all others.
+        let more = tools as usize * 64 / 256 + counted.iter().filter(|count| **count > 1).count();
+        assert!(counted.len() <= most + more, "{name}: {} events", counted.len());
+        let (folded, total) = (bench.engine.counters().events_folded, counted.iter().sum::<u64>());
+        assert!(folded > 0, "{name}");
+        assert!(total >= folded && total - folded <= counted.len() as u64, "{name}: {folded} of {total}");
+    }
+}
+
+/// Ever new servers of one user are bounded, however many there are; another user's are not touched by that.
+#[test]
+fn floods_of_servers_are_bounded_for_each_user() {
+    let whole = 8 * crate::registry::ITEMS_PER_SERVER;
+    let seen = crate::event::examples::examples().into_iter().find(|event| event.kind() == "mcp_tool_seen");
+    let seen = |connection: u64| Event {
+        connection: Some(ConnectionId(connection)),
+        repeats: None,
+        ..seen.clone().unwrap()
+    };
+    let mut folding = super::super::folding::Folding::default();
+    let user = |id: ConnectionId| Some(u32::try_from(id.0 / 1_000).unwrap());
+    let mut pass = |out: &mut Vec<Output>| folding.pass(0, Timestamp(1), out, user);
+    let mut out: Vec<Output> = (0..20)
+        .flat_map(|server| (0..2_000).map(move |_| server))
+        .map(|id| Output::Event(seen(id)))
+        .collect();
+    assert_eq!(
+        pass(&mut out),
+        40_000 - whole as u64 - 1,
+        "the first beyond is reported, as all are that come then"
+    );
+    assert_eq!(out.len(), whole + 1);
+    let mut out: Vec<Output> = (0..2_000).map(|_| Output::Event(seen(1_000))).collect();
+    assert_eq!((pass(&mut out), out.len()), (0, 2_000), "another user's");
 }
 
 /// Distinct denied calls are events of their own.

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::classify::Classifier;
 use crate::guard::{Facts, Operation};
-use crate::protocol::{members, string};
+use crate::protocol::{Course, ResultKind, members, string};
 use crate::terms::ToolCategory;
 
 /// Schemes of resources that whoever reads them fetches over the network.
@@ -59,12 +59,14 @@ impl<'a> Act<'a> {
     }
 }
 
-/// Whether an answer ends what [`Act::of`] counts as asked.
+/// Whether an answer ends what [`Act::of`] counts as asked. One that requires input does not: its request is made again.
 pub(super) fn is_answer(operation: &Operation<'_>) -> bool {
     match operation {
         Operation::ToolResult { .. } => true,
-        Operation::Response { method, .. } => {
+        Operation::Response { method, result, .. } => {
+            let kind = result.map(|result| Course::of(result.get()).kind);
             matches!(*method, "prompts/get" | "resources/read" | "completion/complete")
+                && kind != Some(ResultKind::InputRequired)
         }
         _ => false,
     }

@@ -275,6 +275,95 @@ fn oldest_record_is_found_among_spent_users() {
     assert!(queue.oldest().is_none_or(|oldest| oldest >= goal));
 }
 
+/// Bytes come out in pieces, each at its place in the stream; what is no stream's comes out whole.
+#[test]
+fn large_records_come_out_in_pieces() {
+    const PIECE: i64 = PIECE_BYTES as i64;
+    // Name, bytes of a record, offsets and bytes of what comes out.
+    type Case = (&'static str, usize, &'static [(i64, i64)]);
+    let cases: [Case; 10] = [
+        ("nothing", 0, &[(7, 0)]),
+        ("a byte", 1, &[(7, 1)]),
+        ("one less than a piece", PIECE_BYTES - 1, &[(7, PIECE - 1)]),
+        ("a piece", PIECE_BYTES, &[(7, PIECE)]),
+        ("one more", PIECE_BYTES + 1, &[(7, PIECE), (7 + PIECE, 1)]),
+        ("two", PIECE_BYTES * 2, &[(7, PIECE), (7 + PIECE, PIECE)]),
+        ("two and one", PIECE_BYTES * 2 + 1, &[(7, PIECE), (7 + PIECE, PIECE), (7 + 2 * PIECE, 1)]),
+        (
+            "two and a half",
+            PIECE_BYTES * 5 / 2,
+            &[(7, PIECE), (7 + PIECE, PIECE), (7 + 2 * PIECE, PIECE / 2)],
+        ),
+        ("a small class", 1024, &[(7, 1024)]),
+        (
+            "three less one",
+            PIECE_BYTES * 3 - 1,
+            &[(7, PIECE), (7 + PIECE, PIECE), (7 + 2 * PIECE, PIECE - 1)],
+        ),
+    ];
+    for (name, bytes, expected) in cases {
+        let mut queue = Queue::new(1 << 20);
+        queue.push(&data(1, 2, 7, bytes));
+        let header = RecordHeader { kind: RECORD_DATA, uid: 1, ..Default::default() };
+        let record = [bytes_of(&header), &vec![0; bytes]].concat();
+        assert_eq!(queue.fill().0, size_in_pieces(&header, &record), "{name}: all of it is counted");
+        let pieces: Vec<_> = all(&mut queue, |_| 0).into_iter().map(|one| (one.2, one.3)).collect();
+        assert_eq!(pieces, expected, "{name}");
+    }
+    let mut queue = Queue::new(1 << 20);
+    let whole = [&fact(1, RECORD_EXIT)[..], &[0; 3 * PIECE_BYTES]].concat();
+    queue.push(&whole);
+    assert_eq!(queue.pop(), Some((1, whole.into())));
+}
+
+/// Between two pieces of a record others get their turn.
+#[test]
+fn turn_ends_within_a_large_record() {
+    let mut queue = Queue::new(1 << 20);
+    queue.push(&data(1, 1, 0, 8 * PIECE_BYTES));
+    queue.push(&data(2, 2, 0, 10));
+    queue.push(&data(2, 2, 10, 10));
+    let out = users(&all(&mut queue, |uid| if uid == 1 { QUANTUM } else { 0 }));
+    assert_eq!(out, [1, 2, 2, 1, 1, 1, 1, 1, 1, 1]);
+}
+
+/// What of a user came before a number is taken in, whatever waits of others.
+#[test]
+fn users_are_taken_in_each_by_itself() {
+    // Name, whose records came, how many came out, of whom all before the third record is taken in.
+    type Case = (&'static str, &'static [u32], usize, [bool; 3]);
+    let cases: [Case; 10] = [
+        ("nothing came", &[], 0, [true, true, true]),
+        ("nothing came out", &[1, 2, 1], 0, [false, false, false]),
+        ("the first of one", &[1, 2, 1], 1, [true, false, false]),
+        ("both", &[1, 2, 1], 2, [true, true, true]),
+        ("all", &[1, 2, 1], 3, [true, true, true]),
+        ("one user alone", &[1, 1, 1], 0, [false, true, false]),
+        ("one user alone, one out", &[1, 1, 1], 1, [false, true, false]),
+        ("one user alone, two out", &[1, 1, 1], 2, [true, true, true]),
+        ("only what comes later", &[3, 3, 2, 1], 0, [true, true, false]),
+        ("the other first", &[2, 2, 1, 1], 1, [true, false, false]),
+    ];
+    for (name, came, count, expected) in cases {
+        let mut queue = Queue::new(1 << 20);
+        for (offset, uid) in came.iter().enumerate() {
+            queue.push(&data(*uid, u64::from(*uid), offset as u64, 10));
+        }
+        for _ in 0..count {
+            queue.pop().unwrap();
+        }
+        let taken = [Some(1), Some(2), None].map(|uid| queue.has_taken(uid, 2));
+        assert_eq!(taken, expected, "{name}");
+        // They come out in their order, since nobody costs anything.
+        let mut waiting: Vec<u32> = queue.waiting().collect();
+        waiting.sort_unstable();
+        let mut rest: Vec<u32> = came[count..].to_vec();
+        rest.sort_unstable();
+        rest.dedup();
+        assert_eq!(waiting, rest, "{name}");
+    }
+}
+
 /// A record of which not even the header is there comes out as it went in: capture counts it.
 #[test]
 fn broken_records_pass_through() {

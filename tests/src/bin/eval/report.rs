@@ -1,0 +1,232 @@
+//! The tables: each source apart, the sources that no rule was fitted to first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mcpwarden_policy::detect::digest;
+use mcpwarden_policy::terms::{Detection, Severity};
+use mcpwarden_tests::figures::{Share, mean, threshold};
+
+use crate::corpus::{Kind, Part, SESSION_SERVERS, Sample};
+
+/// The least score that is reported.
+const LEAST: u32 = 25;
+/// The shares of honest tools at which recall is measured.
+const RATES: [f64; 2] = [0.005, 0.01];
+/// From so many entries on, a source counts in the mean over sources.
+const LEAST_OF_SOURCE: usize = 10;
+
+fn is_high(sample: &Sample) -> bool {
+    sample.found.max_severity() >= Some(Severity::High)
+}
+
+fn is_any(sample: &Sample) -> bool {
+    !sample.found.detections.is_empty()
+}
+
+/// Prints all tables.
+pub fn print(samples: &[Sample], with_strata: bool) {
+    let thresholds = thresholds(samples);
+    for part in Part::ALL {
+        let of_part: Vec<&Sample> = samples.iter().filter(|sample| sample.part == part).collect();
+        if of_part.is_empty() {
+            continue;
+        }
+        println!("\n== {}", heading(part));
+        honest(&of_part, thresholds);
+        attacks(&of_part, thresholds, with_strata);
+    }
+}
+
+fn heading(part: Part) -> &'static str {
+    match part {
+        Part::Unseen => "UNSEEN: sources that no rule was fitted to, the half that nobody read",
+        Part::Seen => "SEEN: the same sources, the half that may be read",
+        Part::Given => "GIVEN: the file that was named",
+        Part::InSample => "IN-SAMPLE: the sources that rules were fitted to; no evidence of anything else",
+    }
+}
+
+/// The scores at which so many of the honest tools are reported, by those tools that the unseen half has nothing of.
+fn thresholds(samples: &[Sample]) -> [u32; 2] {
+    let known = samples.iter().filter(|sample| sample.part != Part::Unseen && is_honest_tool(sample));
+    let scores: Vec<u32> = known.map(Sample::score).collect();
+    RATES.map(|rate| threshold(&scores, rate, LEAST))
+}
+
+fn is_honest_tool(sample: &Sample) -> bool {
+    !sample.is_attack && sample.kind == Kind::Definition && !sample.server.is_empty()
+}
+
+/// False positives: over tools and texts, and as the mean over servers.
+fn honest(samples: &[&Sample], thresholds: [u32; 2]) {
+    let honest: Vec<&Sample> = samples.iter().copied().filter(|sample| !sample.is_attack).collect();
+    println!(
+        "\n{:<34}{:>7}  {:<20}{:<20}{:<12}{:<12}",
+        "honest, % reported",
+        "number",
+        "high",
+        "any",
+        rate(0, thresholds),
+        rate(1, thresholds)
+    );
+    for ((kind, source), of) in by(&honest, |sample| (sample.kind, sample.source.clone())) {
+        row(&format!("{}, {source}", name(kind)), &of, thresholds);
+    }
+    let tools: Vec<&Sample> = honest.iter().copied().filter(|sample| is_honest_tool(sample)).collect();
+    if tools.is_empty() {
+        return;
+    }
+    row("all tools", &tools, thresholds);
+    let servers = by(&tools, |sample| (sample.source.clone(), sample.server.clone()));
+    let shares = |holds: fn(&Sample) -> bool| -> Vec<f64> {
+        servers.values().map(|tools| Share::count(tools.iter().map(|tool| holds(tool))).percent()).collect()
+    };
+    let with = Share::count(servers.values().map(|tools| tools.iter().any(|tool| is_high(tool))));
+    println!(
+        "{:<34}{:>7}  {:<20.2}{:<20.2}with a tool at high: {} {}",
+        "mean over servers",
+        servers.len(),
+        mean(&shares(is_high)),
+        mean(&shares(is_any)),
+        with.of,
+        cell(with)
+    );
+    let across = across_servers(&servers);
+    println!("{:<34}{:>7}  {}: {}", "order across servers", across.all, across.of, cell(across));
+}
+
+/// Honest tools that order something about a tool of another server, in sessions of some servers each.
+fn across_servers(servers: &BTreeMap<(String, String), Vec<&Sample>>) -> Share {
+    let servers: Vec<&Vec<&Sample>> = servers.values().collect();
+    let mut found = Vec::new();
+    for session in servers.chunks(SESSION_SERVERS) {
+        let names = |tools: &[&Sample]| -> BTreeSet<u64> {
+            tools.iter().filter_map(|tool| tool.orders.as_ref()).map(|(name, _)| digest(name)).collect()
+        };
+        let all: BTreeSet<u64> = session.iter().flat_map(|tools| names(tools)).collect();
+        for tools in session {
+            let own = names(tools);
+            found.extend(tools.iter().filter_map(|tool| tool.orders.as_ref()).map(|(_, ordered)| {
+                ordered.digests().any(|digest| all.contains(&digest) && !own.contains(&digest))
+            }));
+        }
+    }
+    Share::count(found)
+}
+
+/// Recall, each source apart.
+fn attacks(samples: &[&Sample], thresholds: [u32; 2], with_strata: bool) {
+    let attacks: Vec<&Sample> = samples.iter().copied().filter(|sample| sample.is_attack).collect();
+    println!(
+        "\n{:<34}{:>7}  {:<20}{:<20}{:<12}{:<12}",
+        "attacks, % found",
+        "number",
+        "high",
+        "any",
+        rate(0, thresholds),
+        rate(1, thresholds)
+    );
+    for kind in [Kind::Definition, Kind::Result, Kind::Text] {
+        let mut shares = Vec::new();
+        let of_kind: Vec<&Sample> = attacks.iter().copied().filter(|sample| sample.kind == kind).collect();
+        for ((in_text, source), of) in by(&of_kind, |sample| (!sample.is_in_text, sample.source.clone())) {
+            let what = if in_text { "beside the text" } else { name(kind) };
+            row(&format!("{what}, {source}"), &of, thresholds);
+            if !in_text && of.len() >= LEAST_OF_SOURCE {
+                shares.push((counted(&of, is_high).percent(), counted(&of, is_any).percent()));
+            }
+        }
+        if shares.len() > 1 {
+            let (high, any): (Vec<f64>, Vec<f64>) = shares.iter().copied().unzip();
+            println!(
+                "{:<34}{:>7}  {:<20.1}{:<20.1}",
+                format!("{}, mean over sources", name(kind)),
+                shares.len(),
+                mean(&high),
+                mean(&any)
+            );
+        }
+    }
+    if !with_strata {
+        return;
+    }
+    let strata: BTreeSet<(Kind, String, String)> = attacks
+        .iter()
+        .flat_map(|sample| sample.strata.iter().map(|of| (sample.kind, sample.source.clone(), of.clone())))
+        .collect();
+    for (kind, source, stratum) in strata {
+        let of: Vec<&Sample> = attacks
+            .iter()
+            .copied()
+            .filter(|sample| {
+                sample.kind == kind && sample.source == source && sample.strata.contains(&stratum)
+            })
+            .collect();
+        row(&format!("  {source}: {stratum}"), &of, thresholds);
+    }
+}
+
+fn by<'s, K: Ord>(samples: &[&'s Sample], key: impl Fn(&Sample) -> K) -> BTreeMap<K, Vec<&'s Sample>> {
+    let mut groups: BTreeMap<K, Vec<&Sample>> = BTreeMap::new();
+    for sample in samples {
+        groups.entry(key(sample)).or_default().push(sample);
+    }
+    groups
+}
+
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Definition => "definitions",
+        Kind::Result => "results",
+        Kind::Text => "texts",
+    }
+}
+
+fn rate(number: usize, thresholds: [u32; 2]) -> String {
+    format!("≥{} ({} %)", thresholds[number], 100.0 * RATES[number])
+}
+
+fn counted(samples: &[&Sample], holds: impl Fn(&Sample) -> bool) -> Share {
+    Share::count(samples.iter().map(|sample| holds(sample)))
+}
+
+/// A share, with its interval.
+fn cell(share: Share) -> String {
+    let (low, high) = share.interval();
+    format!("{:.1} [{low:.1} to {high:.1}]", share.percent())
+}
+
+fn row(name: &str, samples: &[&Sample], thresholds: [u32; 2]) {
+    let at = |least: u32| counted(samples, |sample| sample.score() >= least).percent();
+    println!(
+        "{name:<34}{:>7}  {:<20}{:<20}{:<12.1}{:<12.1}",
+        samples.len(),
+        cell(counted(samples, is_high)),
+        cell(counted(samples, is_any)),
+        at(thresholds[0]),
+        at(thresholds[1])
+    );
+}
+
+/// Prints what is wrong, of what may be read.
+pub fn misses(samples: &[Sample]) {
+    let readable = samples.iter().filter(|sample| sample.may_be_read);
+    for sample in readable.filter(|sample| is_high(sample) != sample.is_attack) {
+        let what = if sample.is_attack { "missed" } else { "false positive" };
+        let Sample { id, source, server, part, .. } = sample;
+        println!("{what} ({}) {source} {server} {id} {}", part.name(), brief(sample));
+    }
+}
+
+/// What was found, in some lines.
+fn brief(sample: &Sample) -> String {
+    let part = |detection: &Detection| {
+        let text = detection.matches.first().map_or("", |found| &found.text);
+        format!(
+            "\n    {} {} {:?} {} {text:?}",
+            detection.pattern, detection.score, detection.form, detection.field
+        )
+    };
+    let parts: Vec<String> = sample.found.detections.iter().map(part).collect();
+    if parts.is_empty() { "(nothing found)".to_owned() } else { parts.concat() }
+}
