@@ -25,16 +25,9 @@ use crate::{
     kernel::{self, at_most, load, offset},
     member,
     ring::{RING, header},
-    socket, tables,
+    socket,
+    tables::{self, NETWORK, SELECTED},
 };
-
-/// What counts, and what counted before or will next.
-#[map(name = "NETWORK")]
-static NETWORK: Array<Network> = Array::with_max_entries(2, 0);
-
-/// Which of the two counts: 0 or 1, so that one byte changes and nobody can read half of it.
-#[map(name = "SELECTED")]
-static SELECTED: Array<u32> = Array::with_max_entries(1, 0);
 
 /// By the slot of [`NETWORK`]: which beginnings of addresses everybody's rules are about.
 #[map(name = "BEGINNINGS")]
@@ -297,15 +290,6 @@ unsafe extern "C" fn ask_server(index: u64, context: *mut c_void) -> i64 {
         judgement.rule = 0;
     }
     0
-}
-
-/// Whether connections within this host are looked at that nobody declared.
-#[inline(always)]
-pub fn discovers() -> bool {
-    let Some(selected) = SELECTED.get_ptr(0) else { return false };
-    // SAFETY: a live map value. Read once: it may change meanwhile.
-    let slot = unsafe { core::ptr::read_volatile(selected) };
-    NETWORK.get(slot).is_some_and(|network| network.flags & NETWORK_DISCOVER != 0)
 }
 
 /// The cookie of the socket's network namespace.

@@ -17,7 +17,6 @@ use mcpwarden_abi::{
 };
 
 use crate::{
-    connect,
     kernel::{self, Ptr, offset},
     ring::{RING, header},
     source::read,
@@ -138,7 +137,7 @@ pub fn connected(file: Ptr) {
 #[inline(never)]
 pub extern "C" fn opens_unix(file: u64, task: u64) -> i32 {
     let Some((sock, peer)) = kernel::unix_pair(file as Ptr) else { return 0 };
-    if !connect::discovers() {
+    if !tables::discovers() {
         return 0;
     }
     let Some(inode) = kernel::key_of_sock(sock) else {

@@ -11,8 +11,8 @@ use aya_ebpf::{
 };
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use mcpwarden_abi::{
-    COUNTERS, Channel, ChannelKey, Connection, ConnectionId, Counter, Endpoint, Positions, SOCKET,
-    SOCKETS_MOST, Socket,
+    COUNTERS, Channel, ChannelKey, Connection, ConnectionId, Counter, Endpoint, NETWORK_DISCOVER, Network,
+    Positions, SOCKET, SOCKETS_MOST, Socket,
 };
 
 use crate::kernel;
@@ -80,6 +80,14 @@ pub struct Forker {
 /// The next connection's number.
 #[map(name = "NEXT_CONNECTION")]
 static NEXT_CONNECTION: Array<u64> = Array::with_max_entries(1, 0);
+
+/// The network rules that count, and those that counted before or will next.
+#[map(name = "NETWORK")]
+pub static NETWORK: Array<Network> = Array::with_max_entries(2, 0);
+
+/// Which of the two counts: 0 or 1, so that one byte changes and nobody can read half of it.
+#[map(name = "SELECTED")]
+pub static SELECTED: Array<u32> = Array::with_max_entries(1, 0);
 
 #[map(name = "COUNTERS")]
 static COUNTER_VALUES: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTERS, 0);
@@ -293,4 +301,13 @@ pub fn forsake(key: &ChannelKey, id: ConnectionId) {
     {
         let _ = CHANNELS.remove(key);
     }
+}
+
+/// Whether connections within this host are looked at that nobody declared.
+#[inline(always)]
+pub fn discovers() -> bool {
+    let Some(selected) = SELECTED.get_ptr(0) else { return false };
+    // SAFETY: a live map value. Read once: it may change meanwhile.
+    let slot = unsafe { core::ptr::read_volatile(selected) };
+    NETWORK.get(slot).is_some_and(|network| network.flags & NETWORK_DISCOVER != 0)
 }

@@ -243,7 +243,8 @@ mod tests {
         use Step::{Answered, Failed, Heard};
         const BOTH: [bool; 2] = [false; 2];
         let six: IpAddr = "2001:db8::1".parse().unwrap();
-        let cases: Vec<(&str, Vec<(u64, Step)>, u64)> = vec![
+        type Case<'a> = (&'a str, Vec<(u64, Step)>, u64);
+        let cases: Vec<Case<'_>> = vec![
             ("not asked", vec![], 0),
             ("answered", vec![(0, Answered(&[1], BOTH))], 50),
             ("the same heard", vec![(0, Answered(&[1], BOTH)), (5, Heard("a", ip(1)))], 50),

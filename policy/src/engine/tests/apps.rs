@@ -172,7 +172,8 @@ fn interface_of_a_resource_is_reported_at_first_sight() {
     };
     const NEW: &str = "new csp.connectDomains https://a";
     const CHANGED: &str = "changed csp.connectDomains https://b";
-    let cases: Vec<(&str, Vec<(&str, Value)>, &[&str])> = vec![
+    type Case<'a> = (&'a str, Vec<(&'a str, Value)>, &'a [&'a str]);
+    let cases: Vec<Case<'_>> = vec![
         ("listed", vec![listed(KIND, ui("https://a"))], &[NEW]),
         ("read", vec![read(KIND, ui("https://a"))], &[NEW]),
         ("without a type", vec![listed("", ui("https://a"))], &[NEW]),
