@@ -5,9 +5,8 @@
 //! captured or not, so what is missing shows as a hole of its exact size.
 
 use mcpwarden_abi::{
-    CLIENT_TO_SERVER, Channel, ConnectionId, Counter, Positions, RECORD_DATA, SERVER_TO_CLIENT, SOCKET,
-    STATE_CANDIDATE, STATE_CONFIRMED, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, SUSPECT_BYTES,
-    UNASKED_BYTES,
+    CLIENT_TO_SERVER, Channel, ConnectionId, Counter, RECORD_DATA, SERVER_TO_CLIENT, SOCKET, STATE_CANDIDATE,
+    STATE_CONFIRMED, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, SUSPECT_BYTES, UNASKED_BYTES,
 };
 
 use crate::{

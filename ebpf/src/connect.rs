@@ -17,7 +17,7 @@ use mcpwarden_abi::{
     Address, AddressKey, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, BECAUSE_KNOWN,
     BEGINNING_WORDS, Beginnings, ConnectInfo, ConnectionId, Counter, Flow, KEY_BITS, MEMBERSHIPS, Member,
     NETWORK_ANY_NETNS, NETWORK_DEFAULT_DENY, NETWORK_DISCOVER, NETWORK_ENFORCE, NETWORK_NAMESPACES,
-    NETWORK_PORT_PREFIXES, NETWORK_PREFIXES, Network, RECORD_CONNECT, RecordHeader, SET_ALL, VERDICT_ALLOW,
+    NETWORK_PORT_PREFIXES, NETWORK_PREFIXES, RECORD_CONNECT, RecordHeader, SET_ALL, VERDICT_ALLOW,
     VERDICT_DENY, VERDICT_NONE,
 };
 
@@ -106,7 +106,7 @@ const EVERYWHERE: Scope = Scope { everywhere: true, netns: 0 };
 
 /// What comes of it.
 pub struct Judgement {
-    /// See [`Network`]: the stack has no room for all of it.
+    /// See [`mcpwarden_abi::Network`]: the stack has no room for all of it.
     generation: u32,
     flags: u32,
     to: Destination,
