@@ -32,9 +32,11 @@ impl Capture {
     /// Another agent goes on behind what was read by now: what waits is handed on as it is, and of messages of which that one
     /// will see the end only, nobody has the whole.
     pub fn leave(&mut self, clock: &BootTime, now: Timestamp, sink: &mut Sink<'_>) {
-        let waiting = self.connections.iter().filter(|(_, connection)| !connection.early.is_empty());
+        let waiting = self.connections.iter().filter(|(_, connection)| connection.waits());
         for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.release_early(id, clock, now, sink);
+            if !self.serve_held(id, clock, now, sink) {
+                self.release_early(id, clock, now, sink);
+            }
         }
         for connection in self.connections.values_mut() {
             for stream in &mut connection.streams {

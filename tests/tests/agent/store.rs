@@ -63,11 +63,16 @@ impl Fixture {
 
 /// Has a server list its tools and answer some calls.
 fn talk(agent: &Agent, calls: u64) -> Result<()> {
+    talk_of(agent, calls, "x")
+}
+
+/// The same, about a text.
+fn talk_of(agent: &Agent, calls: u64, text: &str) -> Result<()> {
     let mut peer = Peer::start(Wiring::Pipes, &mut server("benign-server"))?;
     peer.ask(&initialize(0))?;
     peer.ask(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))?;
     for call in 0..calls {
-        peer.ask(&echo(2 + call, "x"))?;
+        peer.ask(&echo(2 + call, text))?;
     }
     peer.close()?;
     agent.connection_of_server(peer.pid()).map(drop)
@@ -409,20 +414,27 @@ fn oldest_events_are_pruned_behind_a_checkpoint() -> Result<()> {
     place.configure(", retention: { bytes: 1MiB }")?;
     let agent = place.agent()?;
     let mut rounds = 0;
-    while verify(&place.database())?.1.get("removed_until").is_none() {
-        ensure!(rounds < 100, "nothing was removed");
-        talk(&agent, 200)?;
+    // Of short calls alone so many would come that most of them become repeats.
+    let text = "x".repeat(4_000);
+    // What the agent itself reports is not the loudest user's, and stays: the first event of all is such a one.
+    let is_removed = |verdict: &Value| {
+        ["removed_until", "removed_between"].iter().any(|key| verdict[*key].as_u64() > Some(0))
+    };
+    while !is_removed(&verify(&place.database())?.1) {
+        ensure!(rounds < 40, "nothing was removed");
+        talk_of(&agent, 50, &text)?;
         rounds += 1;
     }
     agent.stop()?;
     let verdict = is_intact(&place.database())?;
-    let until = verdict["removed_until"].as_u64().context("a number")?;
-    ensure!(verdict["first"] == until + 1, "{verdict}");
-    // Without the checkpoint nothing vouches for them.
-    let done = Command::new("sqlite3").arg(place.database()).arg("DELETE FROM checkpoint").status();
+    let until = verdict["removed_until"].as_u64().unwrap_or_default();
+    ensure!(is_removed(&verdict) && verdict["first"] == until + 1, "{verdict}");
+    // Without the records of their removal nothing vouches for them.
+    let forget = "DELETE FROM checkpoint; DELETE FROM removals";
+    let done = Command::new("sqlite3").arg(place.database()).arg(forget).status();
     ensure!(done.context("sqlite3 is needed (apt install sqlite3)")?.success(), "sqlite3 failed");
     let (code, verdict) = verify(&place.database())?;
-    ensure!(code == Some(1) && verdict["broken"]["seq"] == 1, "{verdict}");
+    ensure!(code == Some(1) && verdict["broken"]["seq"].is_u64(), "{verdict}");
     Ok(())
 }
 
