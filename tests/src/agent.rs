@@ -27,6 +27,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long ending may take after SIGTERM, beside other agents. That it takes 2 s at most where nothing runs beside it is a test of its own
 /// (`requirements::signals_end_the_agent_cleanly_and_soon`).
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it may take to read what an agent has printed that has ended.
+const LAST_LINES: Duration = Duration::from_secs(2);
 /// How long an event may take to come.
 pub const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// With no event for so long, all that was going to come has come: requests to a relay are held for 250 ms.
@@ -361,6 +363,13 @@ impl Agent {
             thread::sleep(Duration::from_millis(5));
         };
         ensure!(status.success(), "the agent ended with {status}");
+        // What it printed last may still be on its way through the pipe; a test may have stopped reading it.
+        let deadline = Instant::now() + patience(LAST_LINES);
+        let mut state = self.events.lock();
+        while !state.ended && Instant::now() < deadline {
+            state = self.events.wait(state, QUIET);
+        }
+        drop(state);
         Ok(())
     }
 

@@ -265,7 +265,10 @@ fn upgraded_executable_stays_declared_for_a_later_agent() -> Result<()> {
         ensure!(deleted() == Some(format!("{ours} (deleted)")), "{:?}", deleted());
         let agent = programs
             .agent(&format!("servers: [{{ id: calc, command: '{ours}', executable: '{ours}' }}]\n"))?;
-        let started = agent.wait_for("the server", |event| is(event, "mcp_server_started"));
+        let pid = child_of(server.id());
+        let is_ours =
+            |event: &Value| is(event, "mcp_server_started") && event["pid"].as_u64() == pid.map(u64::from);
+        let started = agent.wait_for("the server", is_ours);
         server.kill()?;
         server.wait()?;
         let started = started?;
