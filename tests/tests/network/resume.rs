@@ -129,7 +129,12 @@ fn messages_during_handover_are_reported_once() -> Result<()> {
     for ((heard, pid), asked) in heard.iter_mut().zip(&pids).zip(&asked) {
         heard.take(&agent, *pid)?;
         println!("{asked} messages each way over three changes of agents, wrong: {:?}", heard.wrong(*asked));
-        ensure!(heard.wrong(*asked).is_empty() && *asked > 100, "{:?} of {asked}", heard.wrong(*asked));
+        ensure!(
+            heard.wrong(*asked).is_empty() && *asked > 100,
+            "{:?} of {asked}; {:?}",
+            heard.wrong(*asked),
+            heard.wrongs
+        );
         ensure!(heard.wrongs.is_empty(), "{:?}", heard.wrongs);
     }
     let held = programs::held_by(agent.pid());
