@@ -459,21 +459,26 @@ pub fn name_of_unix(sock: Ptr, to: *mut [u8; UNIX_NAME_BYTES]) -> u32 {
     }
     let length = length - FAMILY_BYTES;
     let name = address.wrapping_add(offset!(unix_address_name) + FAMILY_BYTES as usize);
-    if probe_bytes(to, length as u64, name as u64) { length } else { 0 }
+    if copy_bytes::<113, _>(to, length as u64, name as u64) { length } else { 0 }
 }
 
-/// Copies `size` bytes of kernel memory, and no more than `N`. Whether they are there. As [`crate::source::read_bytes`].
+/// Copies `size` bytes, and no more than `N`, with the helper of this number: `bpf_probe_read_user` (112) or
+/// `bpf_probe_read_kernel` (113). Whether they are there.
+///
+/// The bound stands right before the call: before 6.8 the verifier forgets it with a value that the compiler keeps on the
+/// stack meanwhile, or looks at in another register.
 #[inline(always)]
-fn probe_bytes<const N: usize>(to: *mut [u8; N], size: u64, address: u64) -> bool {
+pub fn copy_bytes<const HELPER: u32, const N: usize>(to: *mut [u8; N], size: u64, address: u64) -> bool {
     let failed: i64;
-    // SAFETY: `to` is N long and no more is written; 113 is `bpf_probe_read_kernel(to, size, address)`, which checks the
-    // address. Helpers take r1 to r5, of which nothing is left, and answer in r0.
+    // SAFETY: `to` is N long and no more is written; the helper is `(to, size, address)` and checks the address. Helpers take
+    // r1 to r5, of which nothing is left, and answer in r0.
     unsafe {
         asm!(
             "if r2 <= {limit} goto +1",
             "r2 = {limit}",
-            "call 113",
+            "call {helper}",
             limit = const N,
+            helper = const HELPER,
             inout("r1") to => _,
             inout("r2") size => _,
             inout("r3") address => _,

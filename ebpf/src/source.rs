@@ -3,11 +3,9 @@
 //! Layouts are those of `struct iovec`, `struct msghdr` and `struct mmsghdr` (`linux/socket.h`), and their
 //! 32-bit forms (`net/compat.h`).
 
-use core::arch::asm;
-
 use aya_ebpf::helpers::bpf_probe_read_user;
 
-use crate::kernel::{Ptr, probe};
+use crate::kernel::{Ptr, copy_bytes, probe};
 
 /// A user-space address.
 pub type User = u64;
@@ -73,29 +71,9 @@ pub fn read<T>(address: User) -> Option<T> {
 }
 
 /// Copies `size` bytes of user memory, and no more than `N`. Whether they are there.
-///
-/// The bound stands right before the call: before 6.8 the verifier forgets it with a value that the compiler keeps on the
-/// stack meanwhile, or looks at in another register.
 #[inline(always)]
 pub fn read_bytes<const N: usize>(to: *mut [u8; N], size: u64, address: User) -> bool {
-    let failed: i64;
-    // SAFETY: `to` is N long and no more is written; 112 is `bpf_probe_read_user(to, size, address)`, which checks the
-    // address. Helpers take r1 to r5, of which nothing is left, and answer in r0.
-    unsafe {
-        asm!(
-            "if r2 <= {limit} goto +1",
-            "r2 = {limit}",
-            "call 112",
-            limit = const N,
-            inout("r1") to => _,
-            inout("r2") size => _,
-            inout("r3") address => _,
-            out("r0") failed,
-            out("r4") _,
-            out("r5") _,
-        );
-    }
-    failed == 0
+    copy_bytes::<112, N>(to, size, address)
 }
 
 impl Source {

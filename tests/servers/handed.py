@@ -16,6 +16,8 @@ import sys
 import termios
 import time
 
+from echo import answer
+
 LIBC = ctypes.CDLL(None, use_errno=True)
 HERE = os.path.abspath(__file__)
 
@@ -29,19 +31,6 @@ def serve():
         for line in lines:
             if "id" in (message := json.loads(line)):
                 os.write(1, json.dumps(answer(message)).encode() + b"\n")
-
-
-def answer(message):
-    method, params = message["method"], message.get("params", {})
-    result = {}
-    if method == "initialize":
-        info = {"name": "handed", "version": "1"}
-        result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info}
-    elif method == "tools/list":
-        result = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
-    elif method == "tools/call":
-        result = {"content": [{"type": "text", "text": params["arguments"]["text"]}]}
-    return {"jsonrpc": "2.0", "id": message["id"], "result": result}
 
 
 def ask(read, write):

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+from echo import answer
+
 HERE = os.path.abspath(__file__)
 PIDFD_OPEN, PIDFD_GETFD = 434, 438
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -22,19 +24,6 @@ CHILDREN = []
 
 
 # Who serves.
-
-
-def answer(message):
-    method, params = message["method"], message.get("params", {})
-    result = {}
-    if method == "initialize":
-        info = {"name": "lines", "version": "1"}
-        result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info}
-    elif method == "tools/list":
-        result = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
-    elif method == "tools/call":
-        result = {"content": [{"type": "text", "text": params["arguments"]["text"]}]}
-    return {"jsonrpc": "2.0", "id": message["id"], "result": result}
 
 
 def serve(read, write):

@@ -166,20 +166,15 @@ impl RingReader {
         }
     }
 
-    /// Takes out of the ring what is in it now.
-    pub fn pump(&mut self) {
+    /// Takes out of the ring what is in it now. The number below which all these records are.
+    pub fn pump(&mut self) -> u64 {
         let at_ns = boot_ns();
         let mut inner = self.shared.lock();
         inner.pump(usize::MAX, u64::MAX);
         self.now_ns = at_ns;
         let number = inner.queue.next_number();
         self.goal.get_or_insert(Goal { number, at_ns });
-    }
-
-    /// The number below which all records are that are in the ring now.
-    pub fn mark(&mut self) -> u64 {
-        self.pump();
-        self.shared.lock().queue.next_number()
+        number
     }
 
     /// The users of whom records wait.

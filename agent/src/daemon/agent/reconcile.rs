@@ -31,7 +31,7 @@ impl Agent {
         self.kernel.addresses().sweep();
         self.network.sniff();
         let (connections, sockets) = (self.kernel.connections(), self.socket_positions());
-        self.reconciler.read_positions(&connections, sockets, ring.mark());
+        self.reconciler.read_positions(&connections, sockets, ring.pump());
         self.programs = self.kernel.program_stats();
         self.reporter.check_store(&self.clock);
         self.reporter.check_sinks(&self.clock);
@@ -51,7 +51,7 @@ impl Agent {
     pub(super) fn take_scan(&mut self, scan: Option<FdScan>, ring: &mut RingReader) {
         let Some(scan) = scan else { return };
         let connections = self.kernel.connections();
-        self.reconciler.read_scan(scan, &connections, ring.mark());
+        self.reconciler.read_scan(scan, &connections, ring.pump());
     }
 
     /// Compares what was read with what was captured, of those of whom all records were taken in that were in the ring when it
