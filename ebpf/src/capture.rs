@@ -75,10 +75,10 @@ pub fn lost(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, cause: u8) {
 fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payload) {
     let Some(entry) = tables::positions(id) else { return };
     // SAFETY: a live map value.
-    if unsafe { (*entry).state } == STATE_UNHEARD {
+    if unsafe { (*entry).state } >= STATE_UNHEARD {
         let (address, length) =
             if payload.cause != 0 { (0, 0) } else { first_buffer(&payload.source, bytes) };
-        if !socket::received(id, direction, address, length) {
+        if !socket::received(id, direction, address, length, bytes) {
             log::no_http(id, direction);
             return;
         }

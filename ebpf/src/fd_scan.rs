@@ -1,20 +1,16 @@
 //! Who holds which channel: one pass over every descriptor of every process.
 //!
-//! The agent runs it at start (to adopt servers that already run) and from time to time (to find holders that
-//! came by a descriptor unseen, and channels that nobody holds any more). It reads [`Holder`] entries.
+//! The agent runs it from time to time, to find holders that came by a descriptor unseen, and channels that nobody holds any more.
+//! It reads [`Holder`] entries. At its start another pass ([`adopt`]) registers servers that already run.
 
-use aya_ebpf::{helpers::generated::bpf_seq_write, macros::map, maps::Array};
-use mcpwarden_abi::{ChannelKey, Holder, PENDING_UNKNOWN};
+use aya_ebpf::helpers::generated::bpf_seq_write;
+use mcpwarden_abi::{ChannelKey, Holder, PENDING_UNKNOWN, SOCKET};
 
 use crate::{
-    exec,
+    exec, far_side,
     kernel::{self, Ptr, load, offset},
     tables,
 };
-
-/// 1 while the agent wants unknown processes with two channels to be registered.
-#[map(name = "ADOPT")]
-static ADOPT: Array<u32> = Array::with_max_entries(1, 0);
 
 /// `struct bpf_iter__task_file { meta; task; u32 fd; file }`, each field 8 bytes wide.
 #[inline(always)]
@@ -26,10 +22,6 @@ pub fn visit(ctx: *const u64) {
         return;
     }
     let tgid: u32 = load(task, offset!(task_tgid));
-    let adopt = match ADOPT.get(0) {
-        Some(adopt) => *adopt != 0,
-        None => false,
-    };
     hold(meta, tgid, fd, file);
     if fd == 0
         && let Some(carrier) = kernel::uncaptured(task)
@@ -37,10 +29,15 @@ pub fn visit(ctx: *const u64) {
         let key = ChannelKey { inode: carrier, device: 0, generation: 0 };
         write(meta, &Holder { key, pid: tgid, fd, pending: PENDING_UNKNOWN });
     }
-    // Last: the verifier goes through what follows once for each way through this. Who is registered now shows as a holder
-    // in the next fd scan.
-    if adopt && fd == 0 {
-        exec::adopt(task, tgid);
+}
+
+/// Registers a process with two channels that ran before the agent. A pass of its own: the stack has no room for both.
+#[inline(always)]
+pub fn adopt(ctx: *const u64) {
+    // SAFETY: as above.
+    let (task, fd) = unsafe { (*ctx.add(1) as Ptr, *(ctx.add(2) as *const u32)) };
+    if !task.is_null() && fd == 0 {
+        exec::adopt(task, load(task, offset!(task_tgid)));
     }
 }
 
@@ -52,7 +49,10 @@ fn hold(meta: *const u64, tgid: u32, fd: u32, file: Ptr) {
     tables::watch(tgid);
     let mut pending = PENDING_UNKNOWN;
     // SAFETY: a live map value.
-    if unsafe { (*roles).read_capture } != 0
+    let client_of = unsafe { (*roles).read_capture };
+    if client_of & SOCKET != 0 && far_side::measure(kernel::number(file), client_of) != 0 {
+        pending = 0;
+    } else if client_of != 0
         && let Some(bytes) = kernel::pending(file)
     {
         pending = bytes;

@@ -62,6 +62,22 @@ pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
     sock_wmem_alloc: 0,
     sock_net: 0,
     sock_peer_pid: 0,
+    sock_state: 0,
+    sock_port: 0,
+    sock_peer_port: 0,
+    sock_address: 0,
+    sock_peer_address: 0,
+    sock_address6: 0,
+    sock_peer_address6: 0,
+    sock_protocol: 0,
+    sock_max_backlog: 0,
+    tcp_layer: 0,
+    tcp_acked: 0,
+    tcp_write: 0,
+    tcp_unacked: 0,
+    tcp_received: 0,
+    tcp_next: 0,
+    tcp_copied: 0,
     unix_peer: 0,
     unix_addr: 0,
     unix_address_len: 0,
@@ -111,7 +127,7 @@ const S_IFIFO: u16 = 0o010000;
 const S_IFSOCK: u16 = 0o140000;
 const S_IFCHR: u16 = 0o020000;
 /// `linux/socket.h`
-const AF_UNIX: u16 = 1;
+pub const AF_UNIX: u16 = 1;
 /// `linux/net.h`
 const SOCK_STREAM: u16 = 1;
 /// `linux/fs.h`
@@ -347,10 +363,7 @@ pub fn pending(file: Ptr) -> Option<u64> {
     if let Some(InPipe { bytes, all }) = bytes_in_pipe(file) {
         return all.then_some(bytes);
     }
-    let peer = unix_peer(file)?;
-    let memory: u32 = probe(peer, offset!(sock_wmem_alloc))?;
-    // The socket itself counts as one.
-    Some((memory as u64).saturating_sub(1))
+    unread(unix_peer(file)?)
 }
 
 /// The channel behind a file: a pipe, or a connected Unix stream socket.
@@ -425,10 +438,10 @@ pub fn key_of_sock(sock: Ptr) -> Option<ChannelKey> {
     key_of(socket.wrapping_add(offset!(socket_alloc_inode)))
 }
 
-/// The process (tgid) that listened for who accepts what this Unix socket (`struct sock`) has connected to (`SO_PEERCRED`); 0
-/// where that is not known.
+/// The process (tgid) at the other end of a Unix socket (`struct sock`), as `SO_PEERCRED` has it: who listened for who accepts what
+/// it has connected to, or who has connected to what was accepted. 0 where that is not known.
 #[inline(always)]
-pub fn listener_of(sock: Ptr) -> u32 {
+pub fn peer_of(sock: Ptr) -> u32 {
     let pid: Ptr = probe(sock, offset!(sock_peer_pid)).unwrap_or(core::ptr::null());
     if pid.is_null() {
         return 0;
@@ -442,6 +455,13 @@ pub fn listener_of(sock: Ptr) -> u32 {
 pub fn netns_of(sock: Ptr) -> u64 {
     let net: Ptr = probe(sock, offset!(sock_net)).unwrap_or(core::ptr::null());
     if net.is_null() { 0 } else { probe(net, offset!(net_cookie)).unwrap_or(0) }
+}
+
+/// Whether a Unix socket (`struct sock`) is bound to a name.
+#[inline(always)]
+pub fn is_named(sock: Ptr) -> bool {
+    let address: Ptr = probe(sock, offset!(unix_addr)).unwrap_or(core::ptr::null());
+    !address.is_null()
 }
 
 /// Copies the name that a Unix socket (`struct sock`) is bound to. How long it is: 0 where there is none.
@@ -488,6 +508,22 @@ pub fn copy_bytes<const HELPER: u32, const N: usize>(to: *mut [u8; N], size: u64
         );
     }
     failed == 0
+}
+
+/// The `struct sock` behind the file of a socket.
+#[inline(always)]
+pub fn sock_of(file: Ptr) -> Option<Ptr> {
+    let socket: Ptr = probe(file, offset!(file_private_data))?;
+    let sock: Ptr = probe(socket, offset!(socket_sk))?;
+    (!sock.is_null()).then_some(sock)
+}
+
+/// The memory that bytes occupy which a Unix socket (`struct sock`) has sent and nobody has read, as `SIOCOUTQ` tells it.
+#[inline(always)]
+pub fn unread(sock: Ptr) -> Option<u64> {
+    let memory: u32 = probe(sock, offset!(sock_wmem_alloc))?;
+    // The socket itself counts as one.
+    Some((memory as u64).saturating_sub(1))
 }
 
 /// The Unix stream socket (`struct sock`) behind a file, where it is one that is connected, and its peer.

@@ -13,6 +13,7 @@
 mod capture;
 mod connect;
 mod exec;
+mod far_side;
 mod fd_scan;
 mod gate;
 mod io_uring;
@@ -24,6 +25,7 @@ mod register;
 mod ring;
 mod share;
 mod socket;
+mod socket_scan;
 mod source;
 mod syscall;
 mod tables;
@@ -312,6 +314,22 @@ pub fn gate_unix_stream_sendmsg(ctx: FExitContext) -> i32 {
 #[unsafe(link_section = "iter/task_file")]
 pub extern "C" fn fd_scan(ctx: *mut core::ffi::c_void) -> i32 {
     fd_scan::visit(ctx as *const u64);
+    0
+}
+
+/// match-proto: as [`fd_scan`].
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task_file")]
+pub extern "C" fn stdio_scan(ctx: *mut core::ffi::c_void) -> i32 {
+    fd_scan::adopt(ctx as *const u64);
+    0
+}
+
+/// match-proto: as [`fd_scan`].
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task_file")]
+pub extern "C" fn socket_scan(ctx: *mut core::ffi::c_void) -> i32 {
+    socket_scan::visit(ctx as *const u64);
     0
 }
 

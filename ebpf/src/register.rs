@@ -84,7 +84,7 @@ pub fn register(task: Ptr, tgid: u32) -> Option<ConnectionId> {
 
 /// Gives an inode further roles; a role of 0 leaves what is there.
 #[inline(always)]
-fn assign(key: &ChannelKey, write_capture: u64, read_capture: u64, write_count: u64, read_count: u64) {
+pub fn assign(key: &ChannelKey, write_capture: u64, read_capture: u64, write_count: u64, read_count: u64) {
     let fresh = Channel { write_capture, read_capture, write_count, read_count };
     if CHANNELS.insert(key, &fresh, BPF_NOEXIST as u64).is_ok() {
         return;

@@ -10,14 +10,14 @@ use aya_ebpf::{
 };
 use core::ffi::c_void;
 use mcpwarden_abi::{
-    CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Endpoint, FLAG_LINES,
+    CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Endpoint, FLAG_ADOPTED, FLAG_LINES,
     Listener, Positions, RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, SOCKET, SOCKETS_MOST_OF_ONE,
-    STATE_CONFIRMED, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, Socket, SocketInfo, Stream, UNIX,
-    UNIX_NAME_BYTES,
+    STATE_CONFIRMED, STATE_OPEN, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, Socket, SocketInfo, Stream,
+    UNASKED_BYTES, UNIX, UNIX_NAME_BYTES,
 };
 
 use crate::{
-    kernel::{self, Ptr, offset},
+    kernel::{self, AF_UNIX, Ptr, offset},
     ring::{RING, header},
     source::read,
     tables::{self, FOUND, LIFTED, SOCKETS, SOCKETS_OF},
@@ -55,10 +55,10 @@ static FRESH: Socket = Socket {
         },
         listener: Listener { pid: 0, length: 0, name: [0; UNIX_NAME_BYTES], zero: 0 },
     },
+    far: ChannelKey { inode: 0, device: 0, generation: 0 },
+    base: [0; 2],
+    is_counted: 0,
 };
-
-/// `linux/socket.h`
-const AF_UNIX: u16 = 1;
 
 /// A socket is about to connect, perhaps once more: what it was connected to before is over.
 ///
@@ -90,7 +90,7 @@ pub fn opens(
         return;
     };
     let Some(number) = tables::next_number() else { return };
-    let Some(count) = room_of(info.uid) else {
+    let Some(count) = room_of(info.uid, SOCKETS_MOST_OF_ONE) else {
         tables::count(Counter::SocketsRefused, 1);
         return;
     };
@@ -113,6 +113,8 @@ pub fn opens(
         (*socket).positions.since_ns = tables::now();
         (*socket).key = inode;
         (*socket).info.connect = *info;
+        // Its SYN is counted.
+        (*socket).base[CLIENT_TO_SERVER as usize] = 1;
     }
     if !begin(key, &inode) {
         return;
@@ -127,15 +129,15 @@ pub fn opens(
 /// The current process has connected a Unix stream socket, of which this is the file: to what shows with the first bytes.
 #[inline(always)]
 pub fn connected(file: Ptr) {
-    opens_unix(kernel::number(file), kernel::number(kernel::current()));
+    opens_unix(kernel::number(file), kernel::number(kernel::current()), STATE_UNHEARD);
 }
 
-/// A task has connected the Unix stream socket of which this is the file.
+/// A task has connected the Unix stream socket of which this is the file; before the agent started, where `state` is [`STATE_OPEN`].
 ///
 /// The verifier goes through it once, by itself: see [`crate::exec::report`].
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn opens_unix(file: u64, task: u64) -> i32 {
+pub extern "C" fn opens_unix(file: u64, task: u64, state: u32) -> i32 {
     let Some((sock, peer)) = kernel::unix_pair(file as Ptr) else { return 0 };
     if !tables::discovers() {
         return 0;
@@ -144,38 +146,86 @@ pub extern "C" fn opens_unix(file: u64, task: u64) -> i32 {
         tables::count(Counter::SocketsUnread, 1);
         return 0;
     };
-    let task = task as Ptr;
-    let uid = kernel::uid_of(task).unwrap_or(0);
-    let tgid: u32 = kernel::probe(task, offset!(task_tgid)).unwrap_or(0);
+    if state == STATE_OPEN && tables::channel(&inode).is_some() {
+        return 0;
+    }
     let Some(number) = tables::next_number() else { return 0 };
     let key = SOCKET | UNIX | number;
-    let Some(count) = room_of(uid) else {
-        tables::count(Counter::SocketsRefused, 1);
-        return 0;
-    };
-    let Some(socket) = fresh(key) else { return 0 };
+    let Some(entry) = enter(key, key, &inode, task as Ptr, state) else { return 0 };
     // SAFETY: a live map value.
     unsafe {
-        (*socket).positions.number = key;
+        let info = &raw mut (*entry.socket).info.connect;
+        (*info).netns_cookie = kernel::netns_of(sock);
+        (*info).family = AF_UNIX;
+        let listener = &raw mut (*entry.socket).info.listener;
+        (*listener).pid = kernel::peer_of(sock);
+        (*listener).length = kernel::name_of_unix(peer, &raw mut (*listener).name);
+    }
+    entry.begin(key, &inode);
+    0
+}
+
+/// A connection that is in the table, and whose inode is no channel yet: nobody looks at it.
+pub struct Entry {
+    /// What is known of it.
+    pub socket: *mut Socket,
+    /// How many its user has.
+    count: *mut u64,
+}
+
+/// Puts a connection of a task into the table, where its user may have one more. Where it goes is filled in by who calls.
+///
+/// Of those that were open before the agent started ([`STATE_OPEN`]) a user may have half as many: there is room for new ones.
+#[inline(always)]
+pub fn enter(
+    key: ConnectionId,
+    number: ConnectionId,
+    inode: &ChannelKey,
+    task: Ptr,
+    state: u32,
+) -> Option<Entry> {
+    let uid = kernel::uid_of(task).unwrap_or(0);
+    let most = if state == STATE_OPEN { SOCKETS_MOST_OF_ONE / 2 } else { SOCKETS_MOST_OF_ONE };
+    let Some(count) = room_of(uid, most) else {
+        tables::count(Counter::SocketsRefused, 1);
+        return None;
+    };
+    let tgid = kernel::probe(task, offset!(task_tgid)).unwrap_or(0);
+    let socket = fresh(key)?;
+    // SAFETY: a live map value.
+    unsafe {
+        (*socket).positions.number = number;
+        (*socket).positions.state = state;
         (*socket).positions.pid = tgid;
         (*socket).positions.uid = uid;
         (*socket).positions.since_ns = tables::now();
-        (*socket).key = inode;
+        (*socket).key = *inode;
         let info = &raw mut (*socket).info.connect;
         (*info).start_ns = kernel::started_of(task);
         (*info).cgroup_id = kernel::cgroup_of(task).unwrap_or(0);
-        (*info).netns_cookie = kernel::netns_of(sock);
         (*info).uid = uid;
-        (*info).family = AF_UNIX;
-        let listener = &raw mut (*socket).info.listener;
-        (*listener).pid = kernel::listener_of(sock);
-        (*listener).length = kernel::name_of_unix(peer, &raw mut (*listener).name);
     }
-    if begin(key, &inode) {
-        tables::advance(count, 1);
-        tables::watch(tgid);
+    Some(Entry { socket, count })
+}
+
+impl Entry {
+    /// All of it is filled in: its inode is a channel from now on.
+    #[inline(always)]
+    pub fn begin(self, key: ConnectionId, inode: &ChannelKey) {
+        if begin(key, inode) {
+            tables::advance(self.count, 1);
+            // SAFETY: a live map value.
+            tables::watch(unsafe { (*self.socket).positions.pid });
+        }
     }
-    0
+}
+
+/// Whether a file whose BTF type the verifier knows is that of a socket which is a connection.
+#[inline(always)]
+pub fn is_one(file: Ptr) -> bool {
+    let channel = kernel::key_of_file(file).and_then(|key| tables::channel(&key));
+    // SAFETY: a live map value.
+    channel.is_some_and(|roles| unsafe { (*roles).write_capture } & SOCKET != 0)
 }
 
 /// Whether a channel is a connection of sockets over which something has gone that is worth a record; one over which nothing has
@@ -190,7 +240,7 @@ pub fn keeps(inode: &ChannelKey) -> bool {
     }
     let Some(socket) = tables::socket(key) else { return false };
     // SAFETY: as above.
-    let speaks = unsafe { (*socket).positions.state } != STATE_UNHEARD;
+    let speaks = unsafe { (*socket).positions.state } < STATE_UNHEARD;
     if !speaks {
         forget(key, socket);
     }
@@ -253,12 +303,12 @@ fn opening(direction: u8, first: u32, length: u64) -> Opening {
     if direction == CLIENT_TO_SERVER && asks { Opening::Http } else { Opening::Foreign }
 }
 
-/// The first bytes of one that nobody declared go `direction`; the first buffer of them lies at `address`, 0 where it
+/// The first `bytes` of one that nobody declared go `direction`; the first buffer of them lies at `address`, 0 where it
 /// cannot be looked at. Whether they are worth a record.
 ///
 /// A function of its own, and numbers for arguments: the stack of who asks has no room for what it takes.
 #[inline(never)]
-pub fn received(key: ConnectionId, direction: u8, address: u64, length: u64) -> bool {
+pub fn received(key: ConnectionId, direction: u8, address: u64, length: u64, bytes: u64) -> bool {
     let Some(socket) = tables::socket(key) else { return false };
     let Some(first) = read::<u32>(address).filter(|_| address != 0 && length > 0) else {
         tables::count(Counter::SocketsUnread, 1);
@@ -266,8 +316,16 @@ pub fn received(key: ConnectionId, direction: u8, address: u64, length: u64) -> 
         return false;
     };
     let opening = opening(direction, first, length);
-    // HTTP over Unix sockets is not read.
-    if opening == Opening::Foreign || opening == Opening::Http && key & UNIX != 0 {
+    // SAFETY: a live map value.
+    let is_open = unsafe { (*socket).positions.state } == STATE_OPEN;
+    let is_unclear = matches!(opening, Opening::Foreign | Opening::Blank);
+    // What is in the middle of a message when the agent starts goes by.
+    if is_open && is_unclear && is_text(first, length) && skips(socket, direction, bytes) {
+        return false;
+    }
+    // HTTP over Unix sockets is not read, nor what begins in the middle of an answer.
+    let is_unread = key & UNIX != 0 || is_open && has_skipped(socket);
+    if opening == Opening::Foreign || opening == Opening::Http && is_unread || is_open && is_unclear {
         tables::count(Counter::SocketsForeign, 1);
         forget(key, socket);
         return false;
@@ -275,8 +333,45 @@ pub fn received(key: ConnectionId, direction: u8, address: u64, length: u64) -> 
     let is_lines = opening == Opening::Lines;
     // SAFETY: a live map value; the state is set here and by nobody else.
     unsafe { (*socket).positions.state = if is_lines { STATE_PLAUSIBLE } else { STATE_SUSPECT } };
-    report(key, socket, if is_lines { FLAG_LINES } else { 0 });
+    let adopted = if is_open { FLAG_ADOPTED } else { 0 };
+    report(key, socket, adopted | if is_lines { FLAG_LINES } else { 0 });
     true
+}
+
+/// Whether bytes that begin so, of which `length` are some, can be those of a line: JSON has no control characters but blanks.
+#[inline(always)]
+fn is_text(first: u32, length: u64) -> bool {
+    for (at, byte) in first.to_ne_bytes().iter().enumerate() {
+        if at as u64 >= length {
+            break;
+        }
+        if *byte < b' ' && !matches!(*byte, b'\t' | b'\r' | b'\n') {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether bytes were left out in either direction.
+#[inline(always)]
+fn has_skipped(socket: *mut Socket) -> bool {
+    // SAFETY: a live map value.
+    let [asked, answered] = unsafe { &(*socket).positions.streams };
+    (asked.refused | answered.refused) != 0
+}
+
+/// Leaves out bytes of a direction, as if the budget of a candidate were spent. Not where more have gone by than the first answers
+/// of a candidate may have.
+#[inline(always)]
+fn skips(socket: *mut Socket, direction: u8, bytes: u64) -> bool {
+    // SAFETY: a live map value.
+    let stream = unsafe { &raw mut (*socket).positions.streams[(direction & 1) as usize] };
+    // SAFETY: as above.
+    let before = tables::advance(unsafe { &raw mut (*stream).offset }, bytes);
+    // SAFETY: as above.
+    tables::advance(unsafe { &raw mut (*stream).refused }, bytes);
+    tables::count(Counter::SuspectBytes, bytes);
+    before < UNASKED_BYTES
 }
 
 /// A socket is closed by the last who held it.
@@ -286,9 +381,9 @@ pub fn released(ctx: *mut bpf_sock) {
     again(unsafe { bpf_get_socket_cookie(ctx.cast()) });
 }
 
-/// The number of connections that a user has, where there may be one more; with several processors some more.
+/// The number of connections that a user has, where there may be one more beside `most`; with several processors some more.
 #[inline(always)]
-fn room_of(uid: u32) -> Option<*mut u64> {
+fn room_of(uid: u32, most: u32) -> Option<*mut u64> {
     let count = match SOCKETS_OF.get_ptr_mut(uid) {
         Some(count) => count,
         None => {
@@ -297,7 +392,7 @@ fn room_of(uid: u32) -> Option<*mut u64> {
         }
     };
     // SAFETY: a live map value.
-    (unsafe { *count } < SOCKETS_MOST_OF_ONE.into()).then_some(count)
+    (unsafe { *count } < most.into()).then_some(count)
 }
 
 /// One of a user's connections is none any more.
@@ -315,8 +410,9 @@ fn leave(uid: u32) {
 #[inline(always)]
 fn forget(key: ConnectionId, socket: *const Socket) {
     // SAFETY: a live map value.
-    let Socket { key: inode, info, .. } = unsafe { &*socket };
+    let Socket { key: inode, info, far, .. } = unsafe { &*socket };
     tables::forsake(inode, key);
+    tables::forsake_far(far, key);
     leave(info.connect.uid);
     let _ = SOCKETS.remove(&key);
 }
@@ -325,10 +421,11 @@ fn forget(key: ConnectionId, socket: *const Socket) {
 #[inline(always)]
 fn end(key: ConnectionId, socket: *mut Socket) {
     // SAFETY: a live map value.
-    let Socket { positions, key: inode, info, .. } = unsafe { &*socket };
+    let Socket { positions, key: inode, info, far, .. } = unsafe { &*socket };
     tables::forsake(inode, key);
+    tables::forsake_far(far, key);
     leave(info.connect.uid);
-    if positions.state != STATE_UNHEARD {
+    if positions.state < STATE_UNHEARD {
         if let Some(mut record) = RING.reserve::<ClosedRecord>(0) {
             let length = size_of::<[Stream; 2]>();
             record.write(ClosedRecord {

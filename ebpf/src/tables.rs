@@ -273,7 +273,8 @@ pub fn find(input: &ChannelKey, output: &ChannelKey) -> Option<ConnectionId> {
     let write: *const Channel = channel(output)?;
     // SAFETY: live map values.
     let (a, b) = unsafe { ((*read).read_count, (*write).write_count) };
-    (a != 0 && a == b).then_some(a)
+    // The server's end of a connection of sockets is no stdin and stdout that anybody waits for.
+    (a != 0 && a == b && a & SOCKET == 0).then_some(a)
 }
 
 /// A number that no connection had before.
@@ -303,11 +304,43 @@ pub fn forsake(key: &ChannelKey, id: ConnectionId) {
     }
 }
 
+/// The server's end of a connection of sockets is no channel of it any more.
+#[inline(always)]
+pub fn forsake_far(key: &ChannelKey, id: ConnectionId) {
+    if key.inode == 0 {
+        return;
+    }
+    let Some(roles) = CHANNELS.get_ptr_mut(key) else { return };
+    // SAFETY: a live map value.
+    unsafe {
+        if (*roles).write_count != id {
+            return;
+        }
+        if ((*roles).write_capture | (*roles).read_capture) == 0 {
+            let _ = CHANNELS.remove(key);
+        } else {
+            ((*roles).write_count, (*roles).read_count) = (0, 0);
+        }
+    }
+}
+
 /// Whether connections within this host are looked at that nobody declared.
 #[inline(always)]
 pub fn discovers() -> bool {
-    let Some(selected) = SELECTED.get_ptr(0) else { return false };
+    network().is_some_and(|network| network.flags & NETWORK_DISCOVER != 0)
+}
+
+/// Which generation of the network rules counts.
+#[inline(always)]
+pub fn generation() -> u32 {
+    network().map_or(0, |network| network.generation)
+}
+
+/// The network rules that count.
+#[inline(always)]
+fn network() -> Option<&'static Network> {
+    let selected = SELECTED.get_ptr(0)?;
     // SAFETY: a live map value. Read once: it may change meanwhile.
     let slot = unsafe { core::ptr::read_volatile(selected) };
-    NETWORK.get(slot).is_some_and(|network| network.flags & NETWORK_DISCOVER != 0)
+    NETWORK.get(slot)
 }

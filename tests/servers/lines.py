@@ -83,19 +83,19 @@ def banner(text):
     return accepted
 
 
-def listening(address):
+def listening(address, backlog=128):
     family = socket.AF_UNIX if isinstance(address, (str, bytes)) else socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     listener = socket.socket(family)
     listener.bind(address)
-    listener.listen()
+    listener.listen(backlog)
     return listener
 
 
-def listens(address, accepted):
+def listens(address, accepted, backlog=128):
     """The process that listens, and where."""
     told, tell = os.pipe()
     if (child := os.fork()) == 0:
-        listener = listening(address)
+        listener = listening(address, backlog)
         os.write(tell, json.dumps(listener.getsockname()[:2] if listener.family != socket.AF_UNIX else None).encode())
         os.close(tell)
         forever(listener, accepted)
@@ -415,4 +415,5 @@ def main():
         os.kill(child, signal.SIGKILL)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -31,6 +31,7 @@ const SIDE_BY_SIDE: &str = "offline";
 /// tests of them.
 const FULL_ONLY: &[(&str, &str)] = &[
     ("agent", "answers::unread_answers_are_not_reported_as_gap"),
+    ("agent", "early::bytes_over_sockets_that_nobody_saw_are_gaps"),
     ("agent", "flood"),
     ("agent", "hostile::short_pipelines_do_not_grow_agent_memory"),
     ("agent", "http_mixed"),

@@ -49,7 +49,7 @@ impl Frames {
         Self { connection, direction, reader, any: false, neutralized: BTreeMap::new(), is_stopped: false }
     }
 
-    /// The stream may begin in the middle of a message: another agent has read the beginning.
+    /// The stream may begin in the middle of a message: another agent has read the beginning, or none was there.
     pub fn begin_within(&mut self) {
         if let Reader::Lines(cutter) = &mut self.reader {
             // Nothing is in progress: nothing is cut.
@@ -60,6 +60,11 @@ impl Frames {
     /// Which way its bytes go.
     pub fn direction(&self) -> Direction {
         self.direction
+    }
+
+    /// Whether each line is a message.
+    pub fn is_in_lines(&self) -> bool {
+        matches!(self.reader, Reader::Lines(_))
     }
 
     /// Whether there was a frame.
@@ -171,7 +176,12 @@ impl Frames {
     fn decide(&mut self, first: Option<&[u8]>, time: Timestamp, out: &mut Outlet<'_>) {
         let Reader::Undecided(limits) = self.reader else { return };
         match out.sockets.framing(self.connection, first, time, out.sink) {
-            Some(Framing::Lines) => self.reader = Reader::Lines(FrameCutter::new(limits)),
+            Some(Framing::Lines) => {
+                self.reader = Reader::Lines(FrameCutter::new(limits));
+                if out.sockets.is_adopted(self.connection) {
+                    self.begin_within();
+                }
+            }
             Some(Framing::Http) => self.reader = Reader::Http,
             Some(Framing::Unwanted) | None => {}
         }

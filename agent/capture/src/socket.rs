@@ -36,6 +36,8 @@ pub struct Connected {
     pub server: Option<Process>,
     /// Whether it is known to have begun with JSON.
     pub is_in_lines: bool,
+    /// Whether it was open before the agent started: what is seen of it may begin in the middle of a line.
+    pub adopted: bool,
     /// Its network namespace, of another than the agent's.
     pub netns: Option<u64>,
     /// The declared servers that are there.
@@ -51,8 +53,8 @@ impl Connected {
         path: String,
         kind: ServerType,
     ) -> Reached {
-        let Self { client, address, server, netns, declared, .. } = self;
-        Reached { connection, time, client, address, server, netns, host, path, kind, declared }
+        let Self { client, address, server, netns, declared, adopted, .. } = self;
+        Reached { connection, time, client, address, server, netns, host, path, kind, declared, adopted }
     }
 }
 
@@ -309,6 +311,11 @@ impl Sockets {
                 sink(Output::Kernel(KernelAction::Drop { key: *key, number }));
             }
         }
+    }
+
+    /// Whether a connection was open before the agent started.
+    pub fn is_adopted(&self, id: ConnectionId) -> bool {
+        self.open.get(&id.0).is_some_and(|connected| connected.adopted)
     }
 
     /// The key of a connection that is open.

@@ -116,7 +116,7 @@ impl Stream {
     /// Whether the server's side passed bytes that nobody saw on the client's, and neither side has moved between the
     /// last two looks. They may still be seen, or wait to be read: [`Self::judge`] tells.
     pub fn is_suspect(&self) -> bool {
-        self.is_still && surplus(&self.seen, 0) > self.reported
+        self.is_still && self.frames.is_in_lines() && surplus(&self.seen, 0) > self.reported
     }
 
     /// Nobody is in the middle of a call on the client's side, and at most `waiting` bytes wait for him to be read:
@@ -163,6 +163,10 @@ impl Stream {
         now: Timestamp,
         out: &mut Outlet<'_>,
     ) {
+        // What is missing of HTTP shows in what comes.
+        if !self.frames.is_in_lines() {
+            return;
+        }
         let surplus = surplus(positions, waiting);
         let bytes = surplus.saturating_sub(self.reported);
         if bytes > 0 {

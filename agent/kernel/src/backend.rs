@@ -17,7 +17,7 @@ use super::{
     brief::brief,
     btf::Btf,
     fire,
-    hooks::{self, Ground, Hook, Hooks, Links, load_fd_scan},
+    hooks::{self, Ground, Hook, Hooks, Links, Scan, load_scan},
     layout, log,
     pins::{self, short},
     requirements,
@@ -159,8 +159,7 @@ impl Loaded {
             links.extend(link?.map(|link| (hook.program(), link)));
             places.push(hook.place());
         }
-        load_fd_scan(&mut ebpf, &btf)?;
-        let blind_spots = texts(blind_spots);
+        let blind_spots = load_scans(&mut ebpf, &btf, blind_spots)?;
         Ok(Attached { ebpf, links, backend, places, blind_spots, gate })
     }
 
@@ -192,8 +191,7 @@ impl Loaded {
                 return Err(KernelError::Hook { action: "go on with", hook: hook.place(), reason });
             }
         }
-        load_fd_scan(&mut ebpf, &btf)?;
-        let blind_spots = texts(blind_spots);
+        let blind_spots = load_scans(&mut ebpf, &btf, blind_spots)?;
         Ok(Attached { ebpf, links: Vec::new(), backend, places, blind_spots, gate })
     }
 
@@ -203,7 +201,10 @@ impl Loaded {
         let ground = Ground { btf: &btf, cgroup };
         let all = processes.into_iter().chain(tracepoints.hooks).chain(hooks::connections());
         let tried = hooks::attach_each(&mut ebpf, all, &ground, false);
-        let fd_scan = load_fd_scan(&mut ebpf, &btf).err().map(|error| error.to_string());
+        let scans = [Scan::Holders, Scan::Stdio, Scan::Sockets].map(|scan| {
+            let problem = load_scan(&mut ebpf, &btf, scan).err().map(|error| error.to_string());
+            (scan.place().to_owned(), problem)
+        });
         let trampolines = attach_whole(&mut ebpf, trampolines, &ground, false);
         let gate = gate.and_then(|hooks| {
             hooks::attach_all(&mut ebpf, &hooks, &ground, false).map_err(|error| error.to_string())?;
@@ -222,7 +223,7 @@ impl Loaded {
                 (hook.place(), problem.or_else(|| silent(&hook)))
             })
             .collect();
-        hooks.push(("iter/task_file".to_owned(), fd_scan));
+        hooks.extend(scans);
         hooks.extend(tracepoints.blind_spots.into_iter().map(|(place, why)| (place, Some(why))));
         Report { hooks, trampolines, gate, unproven: proof.err(), programs }
     }
@@ -268,9 +269,23 @@ fn attach_whole(
     Ok((hooks, links))
 }
 
-/// Blind spots, for people.
-fn texts(blind_spots: Vec<(String, String)>) -> Vec<String> {
-    blind_spots.iter().map(|(place, why)| format!("{place}: {why}")).collect()
+/// Loads the iterators over all descriptors. The blind spots, for people: `known` ones, and what follows where the one over sockets
+/// cannot be loaded.
+///
+/// # Errors
+/// Another of them cannot be loaded.
+fn load_scans(
+    ebpf: &mut Ebpf,
+    btf: &aya::Btf,
+    known: Vec<(String, String)>,
+) -> Result<Vec<String>, KernelError> {
+    load_scan(ebpf, btf, Scan::Holders)?;
+    load_scan(ebpf, btf, Scan::Stdio)?;
+    let mut texts: Vec<String> = known.iter().map(|(place, why)| format!("{place}: {why}")).collect();
+    if let Err(error) = load_scan(ebpf, btf, Scan::Sockets) {
+        texts.push(format!("{error}; connections over sockets that were open before the agent are not read"));
+    }
+    Ok(texts)
 }
 
 /// What programs and tables are made of, as a short hash: an agent for whom it is the same can go on with those of another.

@@ -407,11 +407,42 @@ pub fn detach_all(ebpf: &mut Ebpf, hooks: &[Hook]) {
     }
 }
 
-/// Loads the iterator over all descriptors.
-pub fn load_fd_scan(ebpf: &mut Ebpf, btf: &aya::Btf) -> Result<(), KernelError> {
-    program::<Iter>(ebpf, "fd_scan")?.load("task_file", btf).map_err(|error| KernelError::Hook {
+/// An iterator over all descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// Who holds channels.
+    Holders,
+    /// Servers over stdio that already run.
+    Stdio,
+    /// Connections of sockets that are open already.
+    Sockets,
+}
+
+impl Scan {
+    /// Name of the program.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Holders => "fd_scan",
+            Self::Stdio => "stdio_scan",
+            Self::Sockets => "socket_scan",
+        }
+    }
+
+    /// What it hangs on, for people.
+    pub fn place(self) -> &'static str {
+        match self {
+            Self::Holders => "iter/task_file",
+            Self::Stdio => "iter/task_file (stdio)",
+            Self::Sockets => "iter/task_file (sockets)",
+        }
+    }
+}
+
+/// Loads an iterator over all descriptors.
+pub fn load_scan(ebpf: &mut Ebpf, btf: &aya::Btf, scan: Scan) -> Result<(), KernelError> {
+    program::<Iter>(ebpf, scan.program())?.load("task_file", btf).map_err(|error| KernelError::Hook {
         action: "load",
-        hook: "iter/task_file".into(),
+        hook: scan.place().into(),
         reason: brief(&error),
     })
 }

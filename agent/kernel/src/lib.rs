@@ -28,12 +28,13 @@ use std::{
     collections::{self, HashSet},
     fmt::Display,
     fs::File,
+    io::{self, Read as _},
     path::Path,
 };
 
 use aya::{
     Ebpf,
-    maps::{Array, HashMap, MapData, MapError, PerCpuArray},
+    maps::{HashMap, MapData, MapError, PerCpuArray},
     programs::{Iter, Program},
 };
 use mcpwarden_abi as abi;
@@ -45,7 +46,7 @@ use self::{
     backend::{Attached, Loaded},
     brief::brief,
     channels::{keys, prune_one, remove_roles},
-    hooks::program,
+    hooks::{Scan, program},
     maps::take,
     members::Members,
     pins::{Kept, Left, Pins, PinsError, ToKeep},
@@ -143,7 +144,6 @@ pub struct Kernel {
     processes: Table<u32, u64>,
     counters: PerCpuArray<MapData, u64>,
     shares: HashMap<MapData, u32, abi::Share>,
-    adopt: Array<MapData, u32>,
     members: Members,
     addresses: Addresses,
     gate: Gate,
@@ -154,6 +154,20 @@ pub struct Kernel {
     backend: Backend,
     attached: Vec<String>,
     blind_spots: Vec<String>,
+}
+
+/// Reads a scan that says nothing to its end.
+fn drive(mut file: File) -> io::Result<()> {
+    let mut nothing = [0; 8];
+    loop {
+        match file.read(&mut nothing) {
+            Ok(0) => return Ok(()),
+            // A million descriptors are scanned, and there are more (`bpf_seq_read`).
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(_) => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 impl Kernel {
@@ -194,7 +208,6 @@ impl Kernel {
             processes: take(&mut ebpf, "PROCESSES")?,
             counters: take(&mut ebpf, "COUNTERS")?,
             shares: take(&mut ebpf, "SHARES")?,
-            adopt: take(&mut ebpf, "ADOPT")?,
             members: Members::take(&mut ebpf)?,
             gate: Gate::take(&mut ebpf, gate)?,
             addresses,
@@ -292,16 +305,44 @@ impl Kernel {
 
     /// Opens an fd scan; [`fd_scan::take`] reads it, on whatever thread.
     pub fn fd_scan(&mut self) -> Result<File, KernelError> {
-        let program = program::<Iter>(&mut self.ebpf, "fd_scan")?;
-        let fail = |reason| KernelError::Hook { action: "attach", hook: "iter/task_file".into(), reason };
+        self.scan(Scan::Holders)
+    }
+
+    fn scan(&mut self, scan: Scan) -> Result<File, KernelError> {
+        let program = program::<Iter>(&mut self.ebpf, scan.program())?;
+        let fail = |reason| KernelError::Hook { action: "attach", hook: scan.place().into(), reason };
         let link = program.attach().map_err(|error| fail(brief(&error)))?;
         let link = program.take_link(link).map_err(|error| fail(brief(&error)))?;
         link.into_file().map_err(|error| fail(brief(&error)))
     }
 
-    /// While this is on, the fd scan registers unknown processes that have two channels.
-    pub fn adopt(&mut self, on: bool) -> Result<(), KernelError> {
-        self.adopt.set(0, u32::from(on), 0).map_err(|source| KernelError::Map { name: "ADOPT", source })
+    /// Has servers over stdio registered that already run: processes that have two channels.
+    ///
+    /// # Errors
+    /// Descriptors cannot be scanned.
+    pub fn adopt(&mut self) -> Result<(), KernelError> {
+        self.drive(Scan::Stdio)
+    }
+
+    /// Has connections of sockets registered that are open already: those that processes hold which have connected them, and
+    /// then all others.
+    ///
+    /// # Errors
+    /// Descriptors cannot be scanned: the rest is not registered.
+    pub fn adopt_sockets(&mut self) -> Result<(), KernelError> {
+        for pass in 0..2 {
+            self.sockets.begin_pass(pass)?;
+            self.drive(Scan::Sockets)?;
+        }
+        self.sockets.end_passes();
+        Ok(())
+    }
+
+    /// Runs a scan that says nothing.
+    fn drive(&mut self, scan: Scan) -> Result<(), KernelError> {
+        let hook = scan.place().to_owned();
+        let fail = |error: io::Error| KernelError::Hook { action: "read", hook, reason: error.to_string() };
+        drive(self.scan(scan)?).map_err(fail)
     }
 
     /// All connections that the kernel half knows.
@@ -316,9 +357,9 @@ impl Kernel {
         self.walked.tables()
     }
 
-    /// How far a TCP connection is, while it lasts.
-    pub fn socket(&self, key: u64, number: u64) -> Option<abi::Positions> {
-        self.sockets.positions(key, number)
+    /// What is known of a connection of sockets, while it lasts.
+    pub fn socket(&self, key: u64, number: u64) -> Option<abi::Socket> {
+        self.sockets.get(key, number)
     }
 
     /// Lifts the budgets of a TCP connection.

@@ -4,7 +4,7 @@ use std::collections::{self, HashSet};
 
 use aya::{
     Ebpf,
-    maps::{HashMap, MapData},
+    maps::{Array, HashMap, MapData},
 };
 use mcpwarden_abi as abi;
 
@@ -19,6 +19,9 @@ pub struct Sockets {
     lifted: HashMap<MapData, u64, u32>,
     /// Where servers were found.
     found: HashMap<MapData, abi::Endpoint, u32>,
+    /// Which pass over open sockets it is, and who listens where (TCP) meanwhile.
+    pass: Array<MapData, u32>,
+    listeners: HashMap<MapData, abi::Endpoint, u32>,
     refused: u64,
 }
 
@@ -33,8 +36,23 @@ impl Sockets {
             by_user: maps::take(ebpf, "SOCKETS_OF")?,
             lifted: maps::take(ebpf, "LIFTED")?,
             found: maps::take(ebpf, "FOUND")?,
+            pass: maps::take(ebpf, "SOCKET_PASS")?,
+            listeners: maps::take(ebpf, "LISTENERS")?,
             refused: 0,
         })
+    }
+
+    /// A pass over open sockets comes next: the first (0), which finds who listens, or another.
+    ///
+    /// # Errors
+    /// The table refuses.
+    pub fn begin_pass(&mut self, pass: u32) -> Result<(), KernelError> {
+        self.pass.set(0, pass, 0).map_err(|source| KernelError::Map { name: "SOCKET_PASS", source })
+    }
+
+    /// There was the last pass: who listens is not kept.
+    pub fn end_passes(&mut self) {
+        maps::clear(&mut self.listeners);
     }
 
     /// Key and number of each.
@@ -53,10 +71,9 @@ impl Sockets {
         self.refused
     }
 
-    /// How far a TCP connection is, while it lasts.
-    pub fn positions(&self, key: u64, number: u64) -> Option<abi::Positions> {
-        let positions = self.known.get(&key, 0).ok()?.positions;
-        (positions.number == number).then_some(positions)
+    /// What is known of a connection, while it lasts.
+    pub fn get(&self, key: u64, number: u64) -> Option<abi::Socket> {
+        self.known.get(&key, 0).ok().filter(|socket| socket.positions.number == number)
     }
 
     /// Lifts the budgets of a TCP connection.
@@ -82,6 +99,9 @@ impl Sockets {
             && socket.positions.number == number
         {
             remove_roles(channels, &socket.key, key);
+            if socket.far.inode != 0 {
+                remove_roles(channels, &socket.far, key);
+            }
             let _ = self.known.remove(&key);
             let _ = self.lifted.remove(&key);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use mcpwarden_abi::{ChannelKey, Connection, Positions, Stream};
+use mcpwarden_abi::{ChannelKey, Connection, Positions, Socket, Stream};
 use mcpwarden_kernel::fd_scan::{FdScan, Side};
 
 /// How far TCP connections are in the kernel, by number; `None`: it does not know the connection any more.
@@ -80,8 +80,14 @@ impl Reconciler {
     }
 
     /// An fd scan ended, the connections were read, and since then all records below `number` were in the ring.
-    pub fn read_scan(&mut self, scan: FdScan, connections: &[(u64, Connection)], number: u64) {
-        renew(&mut self.scanned, of_scan(&scan, connections), number);
+    pub fn read_scan(
+        &mut self,
+        scan: FdScan,
+        connections: &[(u64, Connection)],
+        sockets: &[(u64, Socket)],
+        number: u64,
+    ) {
+        renew(&mut self.scanned, of_scan(&scan, connections, sockets), number);
         self.scan.get_or_insert(Awaiting { what: scan, uid: None, number });
     }
 
@@ -129,21 +135,30 @@ pub fn of_positions(
 }
 
 /// The checks that follow from an fd scan, and whose records each waits for.
-pub fn of_scan(scan: &FdScan, connections: &[(u64, Connection)]) -> Vec<(Check, Option<u32>)> {
+pub fn of_scan(
+    scan: &FdScan,
+    connections: &[(u64, Connection)],
+    sockets: &[(u64, Socket)],
+) -> Vec<(Check, Option<u32>)> {
     let held = held(scan);
+    let idle = |sides: [Side; 2]| sides.map(|side| scan.idle.get(&side).copied());
     let check = |(id, entry): &(u64, Connection)| {
         let streams = entry.positions.streams;
         let keys = [entry.server_in, entry.server_out, entry.client_out, entry.client_in];
         let is_held = entry.positions.since_ns >= scan.began_ns || keys.iter().any(|key| held.contains(key));
         let check = if is_held {
-            let waiting = client_sides(entry).map(|side| scan.idle.get(&side).copied());
-            Check::Unseen(*id, streams, waiting)
+            Check::Unseen(*id, streams, idle(client_sides(entry)))
         } else {
             Check::Ended(*id, streams)
         };
         (check, Some(entry.positions.uid))
     };
-    connections.iter().map(check).collect()
+    // Their ends are recorded, or found with their positions.
+    let of_socket = |(id, socket): &(u64, Socket)| {
+        let Positions { streams, uid, .. } = socket.positions;
+        (Check::Unseen(*id, streams, idle(socket_sides(socket))), Some(uid))
+    };
+    connections.iter().map(check).chain(sockets.iter().map(of_socket)).collect()
 }
 
 /// The channels that somebody holds.
@@ -153,14 +168,25 @@ pub fn held(scan: &FdScan) -> HashSet<ChannelKey> {
 
 /// The sides of channels of which the next fd scan is to find what is being done there. `suspects`: whether bytes may have
 /// gone by unseen, by direction.
-pub fn suspects(connections: &[(u64, Connection)], suspects: impl Fn(u64) -> [bool; 2]) -> HashSet<Side> {
-    let sides = connections.iter().flat_map(|(id, entry)| suspects(*id).into_iter().zip(client_sides(entry)));
+pub fn suspects(
+    connections: &[(u64, Connection)],
+    sockets: &[(u64, Socket)],
+    suspects: impl Fn(u64) -> [bool; 2],
+) -> HashSet<Side> {
+    let all = connections.iter().map(|(id, entry)| (*id, client_sides(entry)));
+    let all = all.chain(sockets.iter().map(|(id, socket)| (*id, socket_sides(socket))));
+    let sides = all.flat_map(|(id, sides)| suspects(id).into_iter().zip(sides));
     sides.filter(|(is_suspect, _)| *is_suspect).map(|(_, side)| side).collect()
 }
 
 /// Where the client writes, and where it reads.
 fn client_sides(entry: &Connection) -> [Side; 2] {
     [Side { key: entry.client_out, writes: true }, Side { key: entry.client_in, writes: false }]
+}
+
+/// The same of a connection of sockets: both at the client's.
+fn socket_sides(socket: &Socket) -> [Side; 2] {
+    [true, false].map(|writes| Side { key: socket.key, writes })
 }
 
 #[cfg(test)]
@@ -215,7 +241,34 @@ mod tests {
                 idle: idle.collect::<HashMap<_, _>>(),
                 ..FdScan::default()
             };
-            assert_eq!(of_scan(&scan, &[connection(1, since)]), [(expected, Some(1001))], "{name}");
+            assert_eq!(of_scan(&scan, &[connection(1, since)], &[]), [(expected, Some(1001))], "{name}");
+        }
+    }
+
+    /// What waits where its client reads, and whether somebody is in a call there, counts as over stdio; its end is recorded.
+    #[test]
+    fn sockets_are_compared_at_the_clients_end() {
+        let positions = Positions { uid: 7, ..Default::default() };
+        let sockets = [(9, Socket { key: key(5), positions, ..Default::default() })];
+        let [writes, reads] = [true, false].map(|writes| Side { key: key(5), writes });
+        for (name, idle, expected) in [
+            ("in calls", &[][..], [None, None]),
+            ("idle", &[(writes, 0), (reads, 0)], [Some(0), Some(0)]),
+            ("bytes wait", &[(reads, 3)], [None, Some(3)]),
+            ("another's", &[(Side { key: key(6), writes: true }, 0)], [None, None]),
+        ] {
+            let scan = FdScan { idle: idle.iter().copied().collect(), ..FdScan::default() };
+            let expected = (Check::Unseen(9, [Stream::default(); 2], expected), Some(7));
+            assert_eq!(of_scan(&scan, &[], &sockets), [expected], "{name}");
+        }
+        for (flags, expected) in [
+            ([false, false], vec![]),
+            ([true, false], vec![writes]),
+            ([false, true], vec![reads]),
+            ([true, true], vec![writes, reads]),
+        ] {
+            let found = suspects(&[], &sockets, |_| flags);
+            assert_eq!(found, expected.into_iter().collect(), "{flags:?}");
         }
     }
 
@@ -227,7 +280,7 @@ mod tests {
             ([true, false], vec![Side { key: key(10), writes: true }]),
             ([false, true], vec![Side { key: key(11), writes: false }]),
         ] {
-            let found = suspects(&connections, |id| if id == 1 { flags } else { [false; 2] });
+            let found = suspects(&connections, &[], |id| if id == 1 { flags } else { [false; 2] });
             assert_eq!(found, expected.into_iter().collect(), "{flags:?}");
         }
     }
@@ -256,7 +309,7 @@ mod tests {
             assert!(!reconciler.is_waiting());
             let connections = [connection(1, 0), connection(2, 0)];
             reconciler.read_positions(&connections, vec![(SOCKET, None)], 10);
-            reconciler.read_scan(FdScan { began_ns: SCAN_NS, ..FdScan::default() }, &connections, 20);
+            reconciler.read_scan(FdScan { began_ns: SCAN_NS, ..FdScan::default() }, &connections, &[], 20);
             // Here user 0 stands for everybody.
             let is_taken = |uid: Option<u32>, number: u64| {
                 taken.iter().any(|(of, below)| number <= *below && (*of == 0 || uid == Some(*of)))
@@ -284,7 +337,7 @@ mod tests {
         for number in 1..=5 {
             let connections = [connection(1, 0), connection(1 + number, 0)];
             reconciler.read_positions(&connections, vec![], number);
-            reconciler.read_scan(FdScan { began_ns: SCAN_NS, ..FdScan::default() }, &connections, number);
+            reconciler.read_scan(FdScan { began_ns: SCAN_NS, ..FdScan::default() }, &connections, &[], number);
         }
         let ready = reconciler.take(&|_, number| number <= 1);
         let checks: Vec<u64> = ready.checks.iter().map(Check::connection).collect();

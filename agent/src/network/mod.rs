@@ -273,6 +273,7 @@ impl Network {
                 client,
                 address,
                 is_in_lines: header.flags & abi::FLAG_LINES != 0,
+                adopted: header.flags & abi::FLAG_ADOPTED != 0,
                 netns,
                 declared: Vec::new(),
             });
@@ -281,13 +282,16 @@ impl Network {
         self.counters.judged_by_forgotten += u64::from(table.is_none());
         let ip = IpAddr::V6(Ipv6Addr::from(info.address)).to_canonical();
         let address = SocketAddr::new(ip, info.port);
-        let declared = table.filter(|_| info.server != 0).map(|(_, table)| {
+        let (is_in_lines, netns) = (header.flags & abi::FLAG_LINES != 0, self.elsewhere(info));
+        // Nobody has looked up where one leads that was open before the agent.
+        let adopted = header.flags & abi::FLAG_ADOPTED != 0;
+        let may_be_declared = info.server != 0 || adopted && netns.is_none();
+        let declared = table.filter(|_| may_be_declared).map(|(_, table)| {
             // The table has one of those that share an address.
             let names = self.names.addresses();
             let all = table.servers().iter().filter(|server| server.is_at(address, &names));
             all.map(|server| server.id.clone()).collect()
         });
-        let (is_in_lines, netns) = (header.flags & abi::FLAG_LINES != 0, self.elsewhere(info));
         Some(Connected {
             key: header.offset,
             endpoint: abi::Endpoint {
@@ -300,9 +304,11 @@ impl Network {
                 zero: [0; 3],
             },
             client,
-            server: is_in_lines.then(|| self.listener(0, &address.into(), netns, header.pid)).flatten(),
+            server: (is_in_lines.then(|| self.listener(listener.pid, &address.into(), netns, header.pid)))
+                .flatten(),
             address: address.into(),
             is_in_lines,
+            adopted,
             netns,
             declared: declared.unwrap_or_default(),
         })

@@ -77,7 +77,7 @@ pub struct Channel {
 pub struct Stream {
     /// Bytes that passed the client's side, captured or known to be lost. The next record's offset.
     pub offset: u64,
-    /// Bytes that passed the server's side.
+    /// Bytes that passed the server's side; over TCP the client's, by the kernel's own count, as of the last fd scan.
     pub far: u64,
     /// Of `offset`: bytes that were not captured, because the budget of a candidate was spent.
     pub refused: u64,
@@ -94,6 +94,8 @@ pub const STATE_SUSPECT: u32 = 2;
 pub const STATE_CONFIRMED: u32 = 3;
 /// A connection of sockets that nobody declared, over which nothing has gone yet.
 pub const STATE_UNHEARD: u32 = 4;
+/// The same of one that was open before the agent started: what goes first may be the middle of a message.
+pub const STATE_OPEN: u32 = 5;
 
 /// How many bytes of each direction are captured while a connection's state is [`STATE_SUSPECT`], and
 /// at least so many while it is [`STATE_PLAUSIBLE`].
@@ -186,7 +188,8 @@ pub const FLAG_ARGV_TRUNCATED: u8 = 2;
 /// The parent was forked and runs no program of its own: perhaps it is there to end, and its parent is the client.
 pub const FLAG_PARENT_IS_FORK: u8 = 4;
 
-/// Of a [`RECORD_SOCKET`]: it began with JSON, so that each line of it is a message.
+/// Of a [`RECORD_SOCKET`]: it began with JSON, so that each line of it is a message. One that was open before the agent
+/// ([`FLAG_ADOPTED`]) begins so from this record on.
 pub const FLAG_LINES: u8 = 16;
 
 /// The start of every record.
@@ -413,6 +416,22 @@ pub struct KernelLayout {
     pub sock_wmem_alloc: u32,
     pub sock_net: u32,
     pub sock_peer_pid: u32,
+    pub sock_state: u32,
+    pub sock_port: u32,
+    pub sock_peer_port: u32,
+    pub sock_address: u32,
+    pub sock_peer_address: u32,
+    pub sock_address6: u32,
+    pub sock_peer_address6: u32,
+    pub sock_protocol: u32,
+    pub sock_max_backlog: u32,
+    pub tcp_layer: u32,
+    pub tcp_acked: u32,
+    pub tcp_write: u32,
+    pub tcp_unacked: u32,
+    pub tcp_received: u32,
+    pub tcp_next: u32,
+    pub tcp_copied: u32,
     pub unix_peer: u32,
     pub unix_addr: u32,
     pub unix_address_len: u32,

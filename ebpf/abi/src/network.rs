@@ -226,6 +226,13 @@ pub struct Socket {
     pub endpoint: Endpoint,
     /// Who connected, and where to.
     pub info: SocketInfo,
+    /// Of a Unix socket: the server's end, once it is known; its bytes are counted ([`crate::Stream::far`]).
+    pub far: ChannelKey,
+    /// What that count begins with, by direction. Over TCP: the kernel's own count when the connection began for us. Of Unix sockets
+    /// until [`Self::is_counted`]: what had passed both ends when they were last looked at.
+    pub base: [u64; 2],
+    /// Of a Unix socket: 1 where the two counts began with the same byte.
+    pub is_counted: u64,
 }
 
 /// Whose process one is: the connections of the servers that it descends from, nearest first, 0 where there are fewer.

@@ -384,6 +384,18 @@ pub fn is_mcp_answer(message: &Message<'_>) -> bool {
     starts(version, '"') && starts(capabilities, '{') || is_tool || is_content
 }
 
+/// Whether a message of a server shows by itself that the server is one of MCP: an answer ([`is_mcp_answer`]), or what only MCP
+/// servers ask and notify of.
+pub fn is_of_mcp_server(message: &Message<'_>) -> bool {
+    match &message.kind {
+        Kind::Request { method, .. } => {
+            matches!(method, Method::SamplingCreateMessage | Method::ElicitationCreate | Method::RootsList)
+        }
+        Kind::Notification { method, .. } => method.is_mcp(),
+        _ => is_mcp_answer(message),
+    }
+}
+
 /// The members of a message that mean something.
 #[derive(Default)]
 struct Envelope<'a> {

@@ -278,6 +278,8 @@ pub struct Reached {
     pub kind: ServerType,
     /// The declared servers that are at this address.
     pub declared: Vec<ServerId>,
+    /// Whether the connection was open before the agent started: what was said earlier is unknown.
+    pub adopted: bool,
 }
 
 /// A server at an address that nobody declared has answered something of MCP: it is one.

@@ -21,6 +21,7 @@ pub(super) fn reached(config: &EngineConfig, connections: &mut Connections, reac
     let Some(connection) = connections.get_mut(id) else { return };
     connection.since = connection.since.min(time);
     connection.declared = declared;
+    connection.adopted |= reached.adopted;
     connection.client = Some(reached.client.clone());
     connection.conversation.reopen();
     connection.at = Some(At::of(reached, tls));

@@ -1,7 +1,7 @@
 //! MCP in lines over sockets with an address: TCP within this host, and named and abstract Unix sockets.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
@@ -9,15 +9,21 @@ use mcpwarden_tests::places;
 use serde_json::Value;
 
 /// A client, and the server that it has started.
-struct Client {
+pub struct Client {
     child: Child,
+    input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     variant: &'static str,
 }
 
 impl Client {
     fn start(variant: &'static str) -> Result<Self> {
-        let script = places::sources().join("servers/lines.py");
+        Self::of("lines.py", variant)
+    }
+
+    /// A variant of a script.
+    pub fn of(script: &str, variant: &'static str) -> Result<Self> {
+        let script = places::sources().join("servers").join(script);
         let mut child = Command::new("python3")
             .arg(script)
             .arg(variant)
@@ -26,18 +32,25 @@ impl Client {
             .spawn()
             .context("python3")?;
         let output = BufReader::new(child.stdout.take().context("no stdout")?);
-        Ok(Self { child, output, variant })
+        let input = child.stdin.take();
+        Ok(Self { child, input, output, variant })
+    }
+
+    /// Has it go on.
+    pub fn go(&mut self) -> Result<()> {
+        self.input.as_mut().context("it was ended")?.write_all(b"\n").context(self.variant)
     }
 
     /// What it prints next.
-    fn said(&mut self) -> Result<Value> {
+    pub fn said(&mut self) -> Result<Value> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         serde_json::from_str(&line).with_context(|| format!("{}: {line:?}", self.variant))
     }
 
-    fn end(mut self) -> Result<()> {
-        drop(self.child.stdin.take());
+    /// Ends it.
+    pub fn end(mut self) -> Result<()> {
+        drop(self.input.take());
         ensure!(self.child.wait()?.success(), "{}", self.variant);
         Ok(())
     }
@@ -46,6 +59,11 @@ impl Client {
 /// What the agent is to report of a server: once that it started and what of it is known, its tool, the call and the result, and no
 /// gap. The event of its start.
 fn captured(agent: &Agent, variant: &str, said: &Value) -> Result<Value> {
+    captured_with(agent, variant, said, 0)
+}
+
+/// The same with so many gaps.
+pub fn captured_with(agent: &Agent, variant: &str, said: &Value, gaps: usize) -> Result<Value> {
     ensure!(said["text"] == variant, "{variant}: {said}");
     let started = agent.wait_for(variant, |event| {
         is(event, "mcp_server_started") && event["client"]["pid"] == said["client"]
@@ -54,12 +72,15 @@ fn captured(agent: &Agent, variant: &str, said: &Value) -> Result<Value> {
     let result = agent.wait_for(variant, |event| is(event, "mcp_tool_result") && of_it(event))?;
     ensure!(result["result"]["content"][0]["text"] == variant, "{variant}: {result}");
     let url = said["url"].as_str().context("no URL")?;
-    let (kind, id) = match url.strip_prefix("tcp://") {
-        Some(address) => ("tcp", address),
+    let (kind, id) = match url.split_once("://") {
+        Some((kind, address)) => (kind, address),
         None => ("unix", url),
     };
-    let facts = (&started["url"], &started["server_type"], &started["server_id"], &started["matched_by"]);
-    ensure!(facts == (&said["url"], &kind.into(), &id.into(), &"behaviour".into()), "{variant}: {started}");
+    let facts = (&started["url"], &started["server_type"], &started["matched_by"]);
+    ensure!(facts == (&said["url"], &kind.into(), &"behaviour".into()), "{variant}: {started}");
+    let rest = started["server_id"].as_str().and_then(|named| named.strip_prefix(id));
+    let elsewhere = if variant.contains("namespace") { "@netns-" } else { "" };
+    ensure!(rest.is_some_and(|rest| rest.starts_with(elsewhere) && rest.is_empty() == elsewhere.is_empty()), "{variant}: {started}");
     // `null` where it is not looked for.
     let is_said = said["server"].is_u64();
     ensure!(!is_said || started["pid"] == said["server"], "{variant}: {} listens: {started}", said["server"]);
@@ -69,7 +90,7 @@ fn captured(agent: &Agent, variant: &str, said: &Value) -> Result<Value> {
         ("mcp_tool_seen", 1),
         ("mcp_tool_called", 1),
         ("mcp_tool_result", 1),
-        ("mcp_capture_gap", 0),
+        ("mcp_capture_gap", gaps),
     ] {
         let found = events.iter().filter(|event| is(event, kind)).count();
         ensure!(found == count, "{variant}: {found} of {kind}: {events:#?}");

@@ -4,6 +4,7 @@ mod answers;
 mod approvals;
 mod control;
 mod corpus;
+mod early;
 mod flood;
 mod forms;
 mod handed;

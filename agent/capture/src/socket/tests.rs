@@ -21,6 +21,16 @@ enum Step {
 
 /// What becomes of a connection, each output as a few words.
 fn outputs(id: u64, address: &ServerAddress, is_in_lines: bool, steps: &[Step]) -> Vec<String> {
+    outputs_of(id, address, (is_in_lines, false), steps)
+}
+
+/// The same of one that was perhaps open before (`adopted`).
+fn outputs_of(
+    id: u64,
+    address: &ServerAddress,
+    (is_in_lines, adopted): (bool, bool),
+    steps: &[Step],
+) -> Vec<String> {
     let mut capture = Capture::new(CaptureLimits::default(), &Nothing);
     let (clock, now, mut found) = (BootTime::default(), Timestamp(1), Vec::new());
     let mut sink = |output: Output<'_>| {
@@ -50,6 +60,7 @@ fn outputs(id: u64, address: &ServerAddress, is_in_lines: bool, steps: &[Step]) 
         address: address.clone(),
         server: None,
         is_in_lines,
+        adopted,
         netns: None,
         declared: Vec::new(),
     };
@@ -159,6 +170,38 @@ fn framing_is_what_the_first_bytes_say() {
     for (name, is_unix, is_in_lines, steps, expected) in cases {
         let (id, address) = if is_unix { (SOCKET | UNIX | 1, &unix) } else { (SOCKET | 1, &tcp) };
         assert_eq!(outputs(id, address, is_in_lines, steps), expected, "{name}");
+    }
+}
+
+/// What is seen of a connection that was open before may begin in the middle of a line, in either direction.
+#[test]
+fn adopted_connection_begins_with_a_whole_line() {
+    use Step::{Asks, Ends, Misses, Reads};
+    let address = ServerAddress::Unix("/run/mcp.sock".to_owned());
+    let reached = "Unix unix:/run/mcp.sock";
+    let cases: [(&str, &[Step], &[&str]); 11] = [
+        ("nothing", &[Ends], &[]),
+        ("a line", &[Asks("{}\n")], &[reached, "client {}"]),
+        ("a batch", &[Asks("[{}]\n")], &[reached, "client [{}]"]),
+        ("a line in pieces", &[Asks("{\"a\""), Asks(":1}\n")], &[reached, "client {\"a\":1}"]),
+        ("the end of a line that looks like one", &[Asks("{}}\n{}\n")], &[reached, "junk 4", "client {}"]),
+        ("the same in pieces", &[Asks("{}"), Asks("}\n{}\n")], &[reached, "junk 4", "client {}"]),
+        ("an answer", &[Reads("{}\n"), Asks("{}\n")], &[reached, "server {}", "client {}"]),
+        (
+            "the end of an answer",
+            &[Asks("{}\n"), Reads("a\"}\n"), Reads("{}\n")],
+            &[reached, "client {}", "junk 4", "server {}"],
+        ),
+        ("two lines", &[Asks("{}\n[]\n")], &[reached, "client {}", "client []"]),
+        (
+            "what went by before is missing",
+            &[Misses(7), Asks("{}\n")],
+            &[reached, "gap 7 Splice", "client {}"],
+        ),
+        ("unfinished at the end", &[Asks("{\"a\""), Ends], &[reached, "junk 4", "closed"]),
+    ];
+    for (name, steps, expected) in cases {
+        assert_eq!(outputs_of(SOCKET | UNIX | 1, &address, (true, true), steps), expected, "{name}");
     }
 }
 

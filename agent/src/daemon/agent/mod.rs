@@ -324,6 +324,7 @@ impl Agent {
             netns: None,
             host: None,
             declared: vec![server],
+            adopted: false,
         }));
         for frame in &listed.frames {
             let (direction, bytes) = (frame.direction, frame.json.as_bytes());

@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use mcpwarden_abi::Socket;
 use mcpwarden_kernel::fd_scan::{Carrier, FdScan};
 use mcpwarden_policy::{Input, event::Transport};
 
@@ -51,7 +52,8 @@ impl Agent {
     pub(super) fn take_scan(&mut self, scan: Option<FdScan>, ring: &mut RingReader) {
         let Some(scan) = scan else { return };
         let connections = self.kernel.connections();
-        self.reconciler.read_scan(scan, &connections, ring.pump());
+        let sockets = self.sockets();
+        self.reconciler.read_scan(scan, &connections, &sockets, ring.pump());
     }
 
     /// Compares what was read with what was captured, of those of whom all records were taken in that were in the ring when it
@@ -74,7 +76,7 @@ impl Agent {
     /// Ends connections that nobody holds, and reports what went by unseen of the others. The ring was drained since the fd
     /// scan.
     pub(super) fn collect(&mut self, scan: &FdScan) {
-        let checks = reconciler::of_scan(scan, &self.kernel.connections());
+        let checks = reconciler::of_scan(scan, &self.kernel.connections(), &self.sockets());
         checks.into_iter().for_each(|(check, _)| self.check(check));
         self.sweep(scan);
     }
@@ -126,9 +128,17 @@ impl Agent {
         }
     }
 
-    /// How far TCP connections are in the kernel.
+    /// How far connections of sockets are in the kernel.
     fn socket_positions(&self) -> SocketPositions {
-        let positions = |(id, key): (u64, Option<u64>)| (id, key.and_then(|key| self.kernel.socket(key, id)));
+        let positions = |(id, key): (u64, Option<u64>)| {
+            (id, key.and_then(|key| self.kernel.socket(key, id)).map(|socket| socket.positions))
+        };
         self.capture.socket_ids().into_iter().map(positions).collect()
+    }
+
+    /// Those that are known, as the kernel half has them.
+    pub(super) fn sockets(&self) -> Vec<(u64, Socket)> {
+        let known = |(id, key): (u64, Option<u64>)| Some((id, self.kernel.socket(key?, id)?));
+        self.capture.socket_ids().into_iter().filter_map(known).collect()
     }
 }

@@ -29,12 +29,9 @@ impl Agent {
 
     /// Has the kernel half register servers that already run.
     pub(super) fn adopt(&mut self) -> Result<FdScan> {
-        self.kernel.adopt(true)?;
-        let first = fd_scan::take(self.kernel.fd_scan()?, &HashSet::new());
-        self.kernel.adopt(false)?;
+        self.kernel.adopt().context(NO_FD_SCAN)?;
         self.kernel.members().adopt(&process::parents());
-        first.context(NO_FD_SCAN)?;
-        // Once more: a client that is nobody's parent was passed before its server's channels were known.
+        // A client that is nobody's parent was passed before its server's channels were known.
         fd_scan::take(self.kernel.fd_scan()?, &HashSet::new()).context(NO_FD_SCAN)
     }
 
@@ -54,6 +51,18 @@ impl Agent {
         let known: HashSet<u64> = known.map(|(id, _)| id).collect();
         for (key, number) in met.sockets.iter().filter(|(_, number)| !known.contains(number)) {
             self.forget_socket(*key, *number);
+        }
+    }
+
+    /// Has the kernel half register connections of sockets that are open already. Where only a part of the cgroups is watched, whose a
+    /// socket is would not be known.
+    pub(super) fn adopt_sockets(&mut self) {
+        let config = self.reload.config();
+        if !config.discovery.loopback || config.network.cgroup_path.is_some() {
+            return;
+        }
+        if let Err(error) = self.kernel.adopt_sockets() {
+            tracing::error!("{error}; connections over sockets that were open before the agent are not read");
         }
     }
 

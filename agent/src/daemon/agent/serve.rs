@@ -124,6 +124,7 @@ impl Agent {
             self.with_capture(|capture, _, _, sink| capture.resume(sink));
             self.collect(&found);
             met.into_iter().for_each(|met| self.detach_sockets(&met));
+            self.adopt_sockets();
         }
         // What the agent before judges, this one judges from now on, too.
         if ended.is_none() {
@@ -175,7 +176,9 @@ impl Agent {
     fn start_scan(&mut self, now: tokio::time::Instant) {
         let file = self.kernel.fd_scan();
         let sides = match file {
-            Ok(_) => reconciler::suspects(&self.kernel.connections(), |id| self.capture.suspects(id)),
+            Ok(_) => reconciler::suspects(&self.kernel.connections(), &self.sockets(), |id| {
+                self.capture.suspects(id)
+            }),
             Err(_) => HashSet::new(),
         };
         self.scans.start(file, sides, now);

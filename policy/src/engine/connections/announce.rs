@@ -10,7 +10,7 @@ use crate::engine::connection::Waiting;
 use crate::engine::io::{Exec, ExitStatus, Process};
 use crate::engine::seen::Seen;
 use crate::event::{MatchedBy, ProcessInfo, ServerExited, ServerStarted};
-use crate::protocol::{self, Kind, Message, Method, is_mcp_answer, is_mcp_opening};
+use crate::protocol::{self, Kind, Message, Method, is_mcp_answer, is_mcp_opening, is_of_mcp_server};
 use crate::redact::redact_argv;
 use crate::terms::{ConnectionId, Direction, ServerId, Timestamp};
 
@@ -83,7 +83,13 @@ impl Connections {
             (Direction::ServerToClient, _) if speaks && connection.is_pending() => Opinion::Server,
             _ if connection.is_pending() => Opinion::Open,
             (_, false) if speaks => Opinion::Server,
-            // What a server says decides only where what it was asked is lost: it lay in the pipe before there was a server.
+            // What a server says decides only where what it was asked is lost: it lay in the pipe before there was a server, or was
+            // said before there was an agent.
+            (Direction::ServerToClient, true)
+                if connection.adopted && messages.iter().any(is_of_mcp_server) =>
+            {
+                Opinion::Server
+            }
             (Direction::ServerToClient, true)
                 if connection.has_lost_requests() && messages.iter().any(is_mcp_answer) =>
             {

@@ -68,6 +68,7 @@ fn reached(connection: u64, user: u32) -> crate::engine::Reached {
         path: "/mcp".to_owned(),
         kind: ServerType::Http,
         declared: Vec::new(),
+        adopted: false,
     }
 }
 

@@ -35,6 +35,7 @@ fn reached(connection: u64, declared: &[&str], path: &str) -> Reached {
         path: path.to_owned(),
         kind: ServerType::Http,
         declared: declared.iter().map(|id| ServerId((*id).into())).collect(),
+        adopted: false,
     }
 }
 
@@ -312,5 +313,60 @@ fn servers_in_lines_are_told_from_other_protocols() {
         let word = if kind == ServerType::Tcp { "tcp" } else { "unix" };
         assert_eq!(started["server_type"], word, "{what}");
         assert_eq!((&started["pid"], &started["client"]["pid"]), (&77.into(), &5.into()), "{what}");
+    }
+}
+
+/// The next messages of a connection that was open before the agent started, in either direction: whether it is a server.
+#[test]
+fn adopted_connection_is_known_by_next_message() {
+    const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","arguments":{}}}"#;
+    const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+    const TOOLS: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}}"#;
+    const RESULT: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"a"}]}}"#;
+    const MESSAGE: &str = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
+    const SAMPLE: &str = r#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"messages":[]}}"#;
+    const EMPTY: &str = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
+    const HOVER: &str = r#"{"jsonrpc":"2.0","id":7,"method":"textDocument/hover"}"#;
+    const SHOW: &str = r#"{"jsonrpc":"2.0","method":"window/logMessage"}"#;
+    const EDITOR: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"processId":1}}"#;
+    const LOG: &str = r#"{"level":"info","message":"tools/list"}"#;
+    use Direction::{ClientToServer as Asks, ServerToClient as Says};
+    let cases: [(&str, &[(Direction, &str)], bool); 14] = [
+        ("a call", &[(Asks, CALL)], true),
+        ("a notification of the client", &[(Asks, READY)], true),
+        ("a ping, and a call", &[(Asks, PING), (Says, EMPTY), (Asks, CALL)], true),
+        ("a list of tools", &[(Says, TOOLS)], true),
+        ("the result of a call", &[(Says, RESULT)], true),
+        ("a notification of the server", &[(Says, MESSAGE)], true),
+        ("a request of the server", &[(Says, SAMPLE)], true),
+        ("an answer that proves nothing, and a call", &[(Says, EMPTY), (Asks, CALL)], true),
+        ("an answer that proves nothing", &[(Says, EMPTY)], false),
+        ("a ping", &[(Asks, PING), (Says, EMPTY)], false),
+        ("a language server's editor", &[(Asks, HOVER), (Says, EMPTY)], false),
+        ("a language server", &[(Says, SHOW)], false),
+        ("an editor that begins", &[(Asks, EDITOR), (Asks, CALL)], false),
+        ("a log", &[(Asks, LOG), (Asks, CALL)], false),
+    ];
+    for (name, said, expected) in cases {
+        for adopted in [true, false] {
+            let mut bench = bench();
+            let about = Reached { kind: ServerType::Tcp, adopted, ..reached(1, &[], "") };
+            bench.input(Input::Reached(Reached { time: Timestamp(bench.now), ..about }));
+            for (direction, text) in said {
+                match direction {
+                    Asks => bench.c2s(1, text),
+                    Says => bench.s2c(1, text),
+                }
+            }
+            let events = bench.events();
+            let started = events.iter().find(|event| event["type"] == "mcp_server_started");
+            // What a server says decides nothing where its client could have been seen to ask.
+            let expected = expected && (adopted || said.iter().any(|(_, text)| *text == CALL));
+            assert_eq!(started.is_some(), expected, "{name}, {adopted}: {events:?}");
+            if let Some(started) = started {
+                assert_eq!(started["adopted"], adopted, "{name}");
+            }
+        }
     }
 }
