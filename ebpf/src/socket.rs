@@ -10,10 +10,10 @@ use aya_ebpf::{
 };
 use core::ffi::c_void;
 use mcpwarden_abi::{
-    CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Endpoint, FLAG_ADOPTED, FLAG_LINES,
-    Listener, Positions, RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, SOCKET, SOCKETS_MOST_OF_ONE,
-    STATE_CONFIRMED, STATE_OPEN, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, Socket, SocketInfo, Stream,
-    UNASKED_BYTES, UNIX, UNIX_NAME_BYTES,
+    CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Endpoint, FLAG_ADOPTED,
+    FLAG_LINES, Listener, Positions, RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, SOCKET,
+    SOCKETS_MOST_OF_ONE, STATE_CONFIRMED, STATE_OPEN, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, Socket,
+    SocketInfo, Stream, UNASKED_BYTES, UNIX, UNIX_NAME_BYTES,
 };
 
 use crate::{

@@ -15,8 +15,7 @@ use mcpwarden_abi::{Counter, Endpoint, SOCKET, STATE_OPEN};
 use crate::{
     far_side::{self, TCP_ESTABLISHED},
     kernel::{self, AF_UNIX, Ptr, load, offset, probe},
-    socket,
-    tables,
+    socket, tables,
 };
 
 /// Which pass it is: 0, or what comes after.

@@ -20,10 +20,17 @@ pub enum Client {
     TypeScript,
     /// Its second edition, of which the client is a package of its own; over HTTP only with a mode.
     TypeScript2,
+    /// The Rust SDK: pipes; over stdio alone, and with a mode. What only all tests need installs it.
+    Rust,
+}
+
+/// The program of the Rust SDK, a client and (with `--serve`) a server with the tool `add`.
+pub fn rust_sdk() -> PathBuf {
+    places::real_servers().join("rust/debug/mcpwarden-rust-sdk")
 }
 
 impl Client {
-    /// All of them.
+    /// All but the Rust SDK's.
     pub const ALL: [Self; 3] = [Self::Python, Self::TypeScript, Self::TypeScript2];
 
     /// Starts the client on a plan; it logs what it sends and receives to `log`.
@@ -40,6 +47,7 @@ impl Client {
         fs::write(&plan_path, text).with_context(|| format!("cannot write {}", plan_path.display()))?;
         let drivers = places::sources().join("clients");
         let mut command = match self {
+            Self::Rust => Command::new(rust_sdk()),
             Self::Python => {
                 let mut command = Command::new(places::real_servers().join("venv/bin/python"));
                 command.arg(drivers.join("driver.py"));

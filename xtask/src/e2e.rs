@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use sha2::{Digest as _, Sha256};
 
 use crate::packages::Packages;
-use crate::util::{doing, done, exists, output_of, root, run_silent, target_dir};
+use crate::util::{cargo, doing, done, exists, output_of, root, run_silent, target_dir};
 
 /// The oldest Node.js that the TypeScript SDK supports.
 const NODE_MAJOR_MIN: u32 = 18;
@@ -32,13 +32,36 @@ pub fn install(packages: &Packages) -> Result<()> {
     promtool(packages, &directory.join("prometheus"))
 }
 
-/// Installs what only some of all tests need: a container engine, and what looks at packages.
+/// Installs what only some of all tests need: a container engine, the Rust SDK, and what looks at packages.
 ///
 /// # Errors
 /// As [`install`].
 pub fn install_more(packages: &Packages) -> Result<()> {
     lintian(packages)?;
+    rust_sdk(&directory().join("rust"))?;
     docker(packages, &directory().join("docker"))
+}
+
+/// A client and a server of the official Rust SDK, which `tests/clients/rust/Cargo.lock` pins.
+fn rust_sdk(directory: &Path) -> Result<()> {
+    let sources = root().join("tests/clients/rust");
+    let all = ["Cargo.toml", "Cargo.lock", "src/main.rs"].map(|name| sources.join(name));
+    let stamp = Stamp::new(directory, &[&all[0], &all[1], &all[2]])?;
+    if stamp.is_current() {
+        done("Rust MCP SDK");
+        return Ok(());
+    }
+    doing("building a client and a server of the Rust MCP SDK (a minute): the tests drive them");
+    run_silent(
+        cargo()
+            .args(["build", "--quiet", "--locked", "--manifest-path"])
+            .arg(&all[0])
+            .arg("--target-dir")
+            .arg(directory)
+            .env_remove("CARGO_TARGET_DIR"),
+        "check the network, then try again",
+    )?;
+    stamp.write()
 }
 
 /// One program of the package, without the server that it would start.

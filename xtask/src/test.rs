@@ -42,6 +42,7 @@ const FULL_ONLY: &[(&str, &str)] = &[
     ("agent", "metrics::counters_increase_with_each_scenario"),
     ("agent", "output::unwritable_output_does_not_end_enforcement_or_storing"),
     ("agent", "relay::container_server_behind_a_daemon_is_found"),
+    ("agent", "rounds::rust_sdk_of_both_eras_is_reported"),
     ("agent", "shares"),
     ("agent", "stress"),
     ("network", "load"),

@@ -337,7 +337,12 @@ mod tests {
         for number in 1..=5 {
             let connections = [connection(1, 0), connection(1 + number, 0)];
             reconciler.read_positions(&connections, vec![], number);
-            reconciler.read_scan(FdScan { began_ns: SCAN_NS, ..FdScan::default() }, &connections, &[], number);
+            reconciler.read_scan(
+                FdScan { began_ns: SCAN_NS, ..FdScan::default() },
+                &connections,
+                &[],
+                number,
+            );
         }
         let ready = reconciler.take(&|_, number| number <= 1);
         let checks: Vec<u64> = ready.checks.iter().map(Check::connection).collect();

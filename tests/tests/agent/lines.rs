@@ -80,7 +80,10 @@ pub fn captured_with(agent: &Agent, variant: &str, said: &Value, gaps: usize) ->
     ensure!(facts == (&said["url"], &kind.into(), &"behaviour".into()), "{variant}: {started}");
     let rest = started["server_id"].as_str().and_then(|named| named.strip_prefix(id));
     let elsewhere = if variant.contains("namespace") { "@netns-" } else { "" };
-    ensure!(rest.is_some_and(|rest| rest.starts_with(elsewhere) && rest.is_empty() == elsewhere.is_empty()), "{variant}: {started}");
+    ensure!(
+        rest.is_some_and(|rest| rest.starts_with(elsewhere) && rest.is_empty() == elsewhere.is_empty()),
+        "{variant}: {started}"
+    );
     // `null` where it is not looked for.
     let is_said = said["server"].is_u64();
     ensure!(!is_said || started["pid"] == said["server"], "{variant}: {} listens: {started}", said["server"]);

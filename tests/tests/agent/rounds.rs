@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::clients::{Client, Driven, Plan, RealServer};
+use mcpwarden_tests::clients::{Client, Driven, Plan, RealServer, rust_sdk};
 use mcpwarden_tests::places;
 use mcpwarden_tests::remote::{Remote, asking_calls};
 use mcpwarden_tests::transcript::{Dir, compare};
@@ -155,17 +155,57 @@ fn clients_of_both_eras_are_reported() -> Result<()> {
     let calls = asking_calls().into_iter().take(1).collect();
     let plan = Plan { mode: None, calls, ..asking("legacy") };
     plans.push(("a client of old".to_owned(), Client::TypeScript, plan, 0));
+    reported(&agent, plans)?;
+    agent.stop()?;
+    Ok(())
+}
+
+/// All of these plans (name, client, plan, tries beyond the first) are reported as they were carried out.
+fn reported(agent: &Agent, plans: Vec<(String, Client, Plan, u64)>) -> Result<()> {
     // The next one starts as the first one ends.
     let mut at_work: VecDeque<Case> = VecDeque::new();
     for (name, client, plan, rounds) in plans {
         if at_work.len() >= AT_ONCE
             && let Some(case) = at_work.pop_front()
         {
-            case.check(&agent)?;
+            case.check(agent)?;
         }
         at_work.push_back(Case::start(name, client, &plan, rounds)?);
     }
-    at_work.into_iter().try_for_each(|case| case.check(&agent))?;
+    at_work.into_iter().try_for_each(|case| case.check(agent))
+}
+
+/// The official Rust SDK, as a client of a server that asks and of one of the older era, and as a server of all clients.
+#[test]
+fn rust_sdk_of_both_eras_is_reported() -> Result<()> {
+    if !rust_sdk().exists() {
+        places::skipped("rust_sdk_of_both_eras_is_reported", "the Rust SDK is built for all tests alone");
+        return Ok(());
+    }
+    let agent = Agent::start(&[])?;
+    let memory = tempfile::tempdir().context("no temporary directory")?;
+    let mut plans: Vec<(String, Client, Plan, u64)> = Vec::new();
+    for (mode, rounds) in [("auto", 4), (NEW, 4), ("legacy", 0)] {
+        plans.push((format!("a client, {mode}"), Client::Rust, asking(mode), rounds));
+    }
+    for mode in ["auto", "legacy"] {
+        let plan = Plan { mode: Some(mode), ..RealServer::Memory.plan(memory.path())? };
+        plans.push((format!("a client of a server of old, {mode}"), Client::Rust, plan, 0));
+    }
+    for client in [Client::Python, Client::TypeScript2, Client::Rust] {
+        for mode in ["auto", NEW, "legacy"] {
+            let plan = Plan {
+                command: rust_sdk(),
+                args: vec!["--serve".to_owned()],
+                env: serde_json::json!({}),
+                calls: asking_calls().into_iter().take(1).collect(),
+                mode: Some(mode),
+                ..Plan::default()
+            };
+            plans.push((format!("a server of {client:?}, {mode}"), client, plan, 0));
+        }
+    }
+    reported(&agent, plans)?;
     agent.stop()?;
     Ok(())
 }

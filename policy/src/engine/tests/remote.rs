@@ -319,13 +319,17 @@ fn servers_in_lines_are_told_from_other_protocols() {
 /// The next messages of a connection that was open before the agent started, in either direction: whether it is a server.
 #[test]
 fn adopted_connection_is_known_by_next_message() {
-    const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","arguments":{}}}"#;
+    const CALL: &str =
+        r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","arguments":{}}}"#;
     const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
-    const TOOLS: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}}"#;
+    const TOOLS: &str =
+        r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}}"#;
     const RESULT: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"a"}]}}"#;
-    const MESSAGE: &str = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
-    const SAMPLE: &str = r#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"messages":[]}}"#;
+    const MESSAGE: &str =
+        r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
+    const SAMPLE: &str =
+        r#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"messages":[]}}"#;
     const EMPTY: &str = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
     const HOVER: &str = r#"{"jsonrpc":"2.0","id":7,"method":"textDocument/hover"}"#;
     const SHOW: &str = r#"{"jsonrpc":"2.0","method":"window/logMessage"}"#;

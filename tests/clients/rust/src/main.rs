@@ -115,7 +115,8 @@ impl ClientHandler for Answering {
     }
 
     fn get_info(&self) -> ClientConfig {
-        let capabilities = ClientCapabilities::builder().enable_elicitation().enable_sampling().enable_roots();
+        let capabilities =
+            ClientCapabilities::builder().enable_elicitation().enable_sampling().enable_roots();
         ClientConfig::new(capabilities.build(), Implementation::new("mcpwarden-test", "1"))
     }
 }
