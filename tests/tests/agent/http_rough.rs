@@ -211,28 +211,32 @@ fn one_user_does_not_exhaust_capacity_of_others() -> Result<()> {
 }
 
 #[test]
-fn late_agent_reports_only_new_connections() -> Result<()> {
+fn late_agent_reports_open_and_new_connections() -> Result<()> {
     let server = server()?;
     let mut old = Raw::connect(server.address())?;
     old.ask(&initialize(1), "")?;
     let (_directory, config) = declared(server.address())?;
     let agent = Agent::start(&["--config", &config])?;
-    // A connection from before is not seen, and one of the same session from afterwards is.
+    // A connection from before is seen from its next request on, and so is one of the same session from afterwards.
     old.ask(&echo(2, "before"), SESSION)?;
     let mut new = Raw::connect(server.address())?;
     new.ask(&echo(3, "after"), SESSION)?;
     old.ask(&echo(4, "before"), SESSION)?;
-    agent.wait_for("the answer", |event| is(event, "mcp_tool_result"))?;
+    agent.wait_for("the answer", |event| is(event, "mcp_tool_result") && event["jsonrpc_id"] == 4)?;
     agent.settle();
     let events = agent.events();
-    for (kind, part, expected) in
-        [("mcp_tool_called", "input", json!({"text": "after"})), ("mcp_tool_result", "status", json!("ok"))]
-    {
+    let text = |text: &str| json!({ "text": text });
+    for (kind, part, expected) in [
+        ("mcp_tool_called", "input", [text("before"), text("after"), text("before")]),
+        ("mcp_tool_result", "status", ["ok", "ok", "ok"].map(Value::from)),
+    ] {
         let found: Vec<_> =
             of_type(&events, kind).iter().map(|event| json!([event["jsonrpc_id"], event[part]])).collect();
-        ensure!(found == [json!([3, expected])], "{kind}: {found:?}");
+        let expected: Vec<_> = (2..).zip(expected).map(|(id, part)| json!([id, part])).collect();
+        ensure!(found == expected, "{kind}: {found:?}");
     }
-    ensure!(of_type(&events, "mcp_server_started")[0]["server_id"] == "declared", "{events:#?}");
+    let started = of_type(&events, "mcp_server_started");
+    ensure!(started[0]["server_id"] == "declared" && started[0]["adopted"] == true, "{events:#?}");
     agent.stop()?;
     Ok(())
 }
