@@ -21,6 +21,7 @@ mod iterator;
 mod kernel;
 mod log;
 mod member;
+mod opening;
 mod register;
 mod ring;
 mod share;

@@ -18,6 +18,7 @@ use mcpwarden_abi::{
 
 use crate::{
     kernel::{self, AF_UNIX, Ptr, offset},
+    opening::{Opening, is_text, opening},
     ring::{RING, header},
     source::read,
     tables::{self, FOUND, LIFTED, SOCKETS, SOCKETS_OF},
@@ -268,41 +269,6 @@ fn begin(key: ConnectionId, inode: &ChannelKey) -> bool {
     begun
 }
 
-/// What begins with these bytes, of which `length` are some: it is read as HTTP, as lines, as what user space finds, or not.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Opening {
-    Http,
-    Lines,
-    /// Blanks, or the mark of an encoding.
-    Blank,
-    Foreign,
-}
-
-/// Who speaks HTTP begins with a request; some send blank lines before it, or a letter by itself. Who speaks in lines begins
-/// with a message or a batch, whoever is first.
-#[inline(always)]
-fn opening(direction: u8, first: u32, length: u64) -> Opening {
-    const fn word(text: &[u8; 4]) -> u32 {
-        u32::from_ne_bytes(*text)
-    }
-    let letter = first.to_ne_bytes()[0];
-    if matches!(letter, b'{' | b'[') {
-        return Opening::Lines;
-    }
-    if matches!(letter, b'\r' | b'\n' | b' ' | b'\t' | 0xef) {
-        return Opening::Blank;
-    }
-    let alone = matches!(letter, b'P' | b'G' | b'D' | b'O' | b'H');
-    let asks = length < 4 && alone
-        || first == word(b"POST")
-        || first == word(b"GET ")
-        || first == word(b"DELE")
-        || first == word(b"OPTI")
-        || first == word(b"HEAD")
-        || first == word(b"PRI ");
-    if direction == CLIENT_TO_SERVER && asks { Opening::Http } else { Opening::Foreign }
-}
-
 /// The first `bytes` of one that nobody declared go `direction`; the first buffer of them lies at `address`, 0 where it
 /// cannot be looked at. Whether they are worth a record.
 ///
@@ -335,20 +301,6 @@ pub fn received(key: ConnectionId, direction: u8, address: u64, length: u64, byt
     unsafe { (*socket).positions.state = if is_lines { STATE_PLAUSIBLE } else { STATE_SUSPECT } };
     let adopted = if is_open { FLAG_ADOPTED } else { 0 };
     report(key, socket, adopted | if is_lines { FLAG_LINES } else { 0 });
-    true
-}
-
-/// Whether bytes that begin so, of which `length` are some, can be those of a line: JSON has no control characters but blanks.
-#[inline(always)]
-fn is_text(first: u32, length: u64) -> bool {
-    for (at, byte) in first.to_ne_bytes().iter().enumerate() {
-        if at as u64 >= length {
-            break;
-        }
-        if *byte < b' ' && !matches!(*byte, b'\t' | b'\r' | b'\n') {
-            return false;
-        }
-    }
     true
 }
 

@@ -163,7 +163,7 @@ impl Stream {
         now: Timestamp,
         out: &mut Outlet<'_>,
     ) {
-        // What is missing of HTTP shows in what comes.
+        // What is read as HTTP is not held against the second count.
         if !self.frames.is_in_lines() {
             return;
         }
