@@ -15,6 +15,7 @@ mod layers;
 mod package;
 mod packages;
 mod run;
+mod selection;
 mod setup;
 mod stages;
 mod test;

@@ -222,7 +222,8 @@ impl Agent {
         drained
     }
 
-    fn take_all(&mut self, ring: &mut RingReader) -> Drained {
+    /// Takes in the records that wait in its queue, up to a bound.
+    pub(super) fn take_all(&mut self, ring: &mut RingReader) -> Drained {
         let mut now = self.clock.now();
         let until = Instant::now() + BATCH_TIME;
         for count in 0..BATCH_RECORDS {
