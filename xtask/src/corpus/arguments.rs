@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Levels of a schema that are followed.
 const MAX_DEPTH: usize = 6;
@@ -108,9 +108,8 @@ impl Generator<'_> {
     fn of_type(&self, name: &str, schema: &Value, depth: usize) -> Value {
         let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str());
         match kind.unwrap_or("string") {
-            "integer" => (self.number(schema) as i64).into(),
-            "number" => json!(self.number(schema)),
-            "boolean" => (self.round % 2 == 0).into(),
+            "integer" | "number" => self.number(schema).into(),
+            "boolean" => self.round.is_multiple_of(2).into(),
             "null" => Value::Null,
             "object" => self.object(schema, depth),
             "array" => {
@@ -121,13 +120,13 @@ impl Generator<'_> {
         }
     }
 
-    /// A small number within the limits of the schema.
-    fn number(&self, schema: &Value) -> f64 {
-        let limit = |keys: [&str; 2]| keys.iter().find_map(|key| schema[*key].as_f64());
-        let least = limit(["minimum", "exclusiveMinimum"]).unwrap_or(0.0);
-        let most = limit(["maximum", "exclusiveMaximum"]).unwrap_or(f64::INFINITY);
-        let step = u32::try_from(self.round).unwrap_or(u32::MAX);
-        (least + 1.0 + f64::from(step)).min(most)
+    /// A small whole number within the limits of the schema.
+    fn number(&self, schema: &Value) -> i64 {
+        let limit = |keys: [&str; 2]| keys.iter().find_map(|key| schema[*key].as_i64());
+        let least = limit(["minimum", "exclusiveMinimum"]).unwrap_or(0);
+        let most = limit(["maximum", "exclusiveMaximum"]).unwrap_or(i64::MAX);
+        let step = i64::try_from(self.round).unwrap_or(i64::MAX);
+        least.saturating_add(1).saturating_add(step).min(most)
     }
 
     fn string(&self, name: &str, schema: &Value) -> String {
@@ -148,6 +147,7 @@ impl Generator<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn arguments_follow_the_schema() {
@@ -157,7 +157,7 @@ mod tests {
             (json!({"type": "string", "default": "d"}), 0, json!("d")),
             (json!({"type": "integer"}), 2, json!(3)),
             (json!({"type": "integer", "maximum": 5}), 90, json!(5)),
-            (json!({"type": "number", "minimum": 10}), 0, json!(11.0)),
+            (json!({"type": "number", "minimum": 10}), 0, json!(11)),
             (json!({"type": "boolean"}), 0, json!(true)),
             (json!({"type": ["string", "null"], "format": "date"}), 0, json!("2025-01-31")),
             (json!({"type": "array", "items": {"type": "integer"}, "minItems": 2}), 0, json!([1, 1])),
@@ -175,7 +175,6 @@ mod tests {
                 "properties": {"p": property}, "required": ["p"], "$defs": {"N": {"type": "integer"}}
             });
             let found = arguments(&schema, &Words::default(), round);
-            // `p` is the fourth modulo of the first words.
             assert_eq!(found["p"], expected, "{property} in round {round}");
         }
     }

@@ -1,5 +1,6 @@
 //! Runs an untrusted server: as nobody, without network, without this machine's files and environment, and with limits.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
@@ -29,24 +30,71 @@ const PLACEHOLDER: &str = "placeholder";
 /// This process is not root, and there is no sudo.
 pub fn command(package: &Package, directory: &Path) -> Result<Command> {
     let mut command = as_root("prlimit")?;
-    command.args(LIMITS.split_whitespace());
-    command.args(["nice", "-n", "15", "bwrap", "--die-with-parent", "--new-session", "--cap-add", "ALL"]);
-    command.args(NAMESPACES.split_whitespace()).args(FILES.split_whitespace());
-    command.arg("--ro-bind").arg(directory).args([SERVER, "--clearenv"]);
+    command.args(arguments(package, directory));
+    Ok(command)
+}
+
+fn arguments(package: &Package, directory: &Path) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = Vec::new();
+    let mut add = |words: &str| arguments.extend(words.split_whitespace().map(OsString::from));
+    add(LIMITS);
+    add("nice -n 15 bwrap --die-with-parent --new-session --cap-add ALL");
+    add(NAMESPACES);
+    add(FILES);
+    add("--clearenv");
     for (name, value) in [("PATH", "/usr/bin:/bin"), ("HOME", "/tmp"), ("LANG", "C.UTF-8"), ("TZ", "UTC")] {
-        command.args(["--setenv", name, value]);
+        add(&format!("--setenv {name} {value}"));
     }
     for name in &package.environment {
-        command.args(["--setenv", name, PLACEHOLDER]);
+        add(&format!("--setenv {name} {PLACEHOLDER}"));
     }
-    command.arg("--").args(NOBODY.split_whitespace());
+    arguments.extend(["--ro-bind".into(), directory.into(), SERVER.into(), "--".into()]);
+    let mut add = |words: &str| arguments.extend(words.split_whitespace().map(OsString::from));
+    add(NOBODY);
     let mut words = package.command.iter();
     let program = words.next().map(String::as_str).unwrap_or_default();
     match package.registry {
-        Registry::Npm => command.arg(format!("{SERVER}/node_modules/.bin/{program}")),
+        Registry::Npm => add(&format!("{SERVER}/node_modules/.bin/{program}")),
         // The script itself names the interpreter where it was installed.
-        Registry::PyPi => command.args([format!("{SERVER}/bin/python3"), format!("{SERVER}/bin/{program}")]),
-    };
-    command.args(words);
-    Ok(command)
+        Registry::PyPi => add(&format!("{SERVER}/bin/python3 {SERVER}/bin/{program}")),
+    }
+    arguments.extend(words.map(OsString::from));
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+    use crate::corpus::table::parse;
+
+    #[test]
+    fn server_has_no_rights_network_or_environment() {
+        let digest = "sha512-AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA==";
+        let package = parse(&format!("npm\ta\t1.0.0\tMIT\t{digest}\ta --flag\tA_KEY")).unwrap().remove(0);
+        let words = arguments(&package, Path::new("/cache/with blank"));
+        let line = words.join(OsStr::new(" ")).into_string().unwrap();
+        for part in [
+            "--unshare-net",
+            "--unshare-pid",
+            "--die-with-parent",
+            "--clearenv",
+            "--setenv A_KEY placeholder",
+            "--ro-bind /cache/with blank /server",
+            "--tmpfs /tmp",
+            "--data=",
+            "--cpu=",
+            "-- /usr/bin/setpriv --reuid=65534 --regid=65534 --clear-groups",
+            "--bounding-set=-all",
+            "--no-new-privs -- /server/node_modules/.bin/a --flag",
+        ] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+        // Besides the package and what the system ships, nothing of this machine is there; nothing can be written but /tmp.
+        let shown = words.windows(2).filter(|pair| pair[0].to_string_lossy().starts_with("--ro-bind"));
+        let shown: Vec<String> = shown.map(|pair| pair[1].to_string_lossy().into_owned()).collect();
+        assert_eq!(shown, ["/usr", "/etc/passwd", "/etc/alternatives", "/cache/with blank"]);
+        assert!(!line.contains(" --bind "), "{line}");
+    }
 }
