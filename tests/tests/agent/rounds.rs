@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::clients::{Client, Driven, Plan, RealServer, rust_sdk};
 use mcpwarden_tests::places;
-use mcpwarden_tests::remote::{Remote, asking_calls};
+use mcpwarden_tests::remote::{Listening, Remote, asking_calls};
 use mcpwarden_tests::transcript::{Dir, compare};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -15,7 +15,9 @@ use tempfile::TempDir;
 const NEW: &str = "2026-07-28";
 
 /// A client, how it settles the era, over which transport, and whether that is the new one with the server that asks.
-const CLIENTS: [(Client, &str, Over, bool); 12] = [
+type Row = (Client, &'static str, Over, bool);
+
+const CLIENTS: [Row; 12] = [
     (Client::Python, "auto", Over::Stdio, true),
     (Client::Python, "legacy", Over::Stdio, false),
     (Client::TypeScript2, NEW, Over::Stdio, true),
@@ -137,42 +139,50 @@ fn as_reported(said: &[(Dir, Value)]) -> Vec<(Dir, Value)> {
 }
 
 #[test]
-fn clients_of_both_eras_are_reported() -> Result<()> {
+fn one_client_of_each_era_is_reported() -> Result<()> {
     let remote = Remote::Asking.start()?;
-    let agent = Agent::start(&[])?;
-    let memory = tempfile::tempdir().context("no temporary directory")?;
-    let mut plans: Vec<(String, Client, Plan, u64)> = Vec::new();
-    for (client, mode, over, is_new) in CLIENTS {
-        let plan = match over {
-            Over::Stdio => asking(mode),
-            Over::Http => Plan { mode: Some(mode), ..remote.plan() },
-        };
-        plans.push((format!("{client:?}, {mode}, {over:?}"), client, plan, if is_new { 4 } else { 0 }));
-    }
-    // A server of the older era with a client that knows both, and a client of the older era.
-    let plan = Plan { mode: Some("auto"), ..RealServer::Memory.plan(memory.path())? };
-    plans.push(("a server of old".to_owned(), Client::Python, plan, 0));
-    let calls = asking_calls().into_iter().take(1).collect();
-    let plan = Plan { mode: None, calls, ..asking("legacy") };
-    plans.push(("a client of old".to_owned(), Client::TypeScript, plan, 0));
-    reported(&agent, plans)?;
-    agent.stop()?;
-    Ok(())
+    reported([CLIENTS[0], CLIENTS[7]].map(|client| plan(&remote, client)).into())
 }
 
-/// All of these plans (name, client, plan, tries beyond the first) are reported as they were carried out.
-fn reported(agent: &Agent, plans: Vec<(String, Client, Plan, u64)>) -> Result<()> {
+#[test]
+fn clients_of_both_eras_are_reported() -> Result<()> {
+    let remote = Remote::Asking.start()?;
+    let memory = tempfile::tempdir().context("no temporary directory")?;
+    let mut plans: Vec<_> = CLIENTS.into_iter().map(|client| plan(&remote, client)).collect();
+    // A server of the older era with a client that knows both, and a client of the older era.
+    let of_old = Plan { mode: Some("auto"), ..RealServer::Memory.plan(memory.path())? };
+    plans.push(("a server of old".to_owned(), Client::Python, of_old, 0));
+    let calls = asking_calls().into_iter().take(1).collect();
+    let of_old = Plan { mode: None, calls, ..asking("legacy") };
+    plans.push(("a client of old".to_owned(), Client::TypeScript, of_old, 0));
+    reported(plans)
+}
+
+/// What a client is to do, and how many tries beyond the first its calls take.
+fn plan(remote: &Listening, (client, mode, over, is_new): Row) -> (String, Client, Plan, u64) {
+    let plan = match over {
+        Over::Stdio => asking(mode),
+        Over::Http => Plan { mode: Some(mode), ..remote.plan() },
+    };
+    (format!("{client:?}, {mode}, {over:?}"), client, plan, if is_new { 4 } else { 0 })
+}
+
+/// Starts these clients, some at once, and checks what an agent reports of each.
+fn reported(plans: Vec<(String, Client, Plan, u64)>) -> Result<()> {
+    let agent = Agent::start(&[])?;
     // The next one starts as the first one ends.
     let mut at_work: VecDeque<Case> = VecDeque::new();
     for (name, client, plan, rounds) in plans {
         if at_work.len() >= AT_ONCE
             && let Some(case) = at_work.pop_front()
         {
-            case.check(agent)?;
+            case.check(&agent)?;
         }
         at_work.push_back(Case::start(name, client, &plan, rounds)?);
     }
-    at_work.into_iter().try_for_each(|case| case.check(agent))
+    at_work.into_iter().try_for_each(|case| case.check(&agent))?;
+    agent.stop()?;
+    Ok(())
 }
 
 /// The official Rust SDK, as a client of a server that asks and of one of the older era, and as a server of all clients.
@@ -182,7 +192,6 @@ fn rust_sdk_of_both_eras_is_reported() -> Result<()> {
         places::skipped("rust_sdk_of_both_eras_is_reported", "the Rust SDK is built for all tests alone");
         return Ok(());
     }
-    let agent = Agent::start(&[])?;
     let memory = tempfile::tempdir().context("no temporary directory")?;
     let mut plans: Vec<(String, Client, Plan, u64)> = Vec::new();
     // Not `auto`: it gives up on a server that takes more than ten seconds to start, and fails when that answers after all.
@@ -204,7 +213,5 @@ fn rust_sdk_of_both_eras_is_reported() -> Result<()> {
             plans.push((format!("a server of {client:?}, {mode}"), client, plan, 0));
         }
     }
-    reported(&agent, plans)?;
-    agent.stop()?;
-    Ok(())
+    reported(plans)
 }
