@@ -18,6 +18,8 @@ pub(super) struct View<'a> {
     origin: Origin,
     /// Where it differs from the text that it was made from; none where that may be anywhere.
     changed: Vec<Range<usize>>,
+    /// Whether it is several texts, which have nothing to do with each other.
+    is_joined: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -42,12 +44,38 @@ struct Step {
 impl<'a> View<'a> {
     /// The original itself.
     pub(super) fn raw(text: &'a str) -> Self {
-        Self { text: Cow::Borrowed(text), form: Form::Raw, origin: Origin::Same, changed: Vec::new() }
+        let (text, origin) = (Cow::Borrowed(text), Origin::Same);
+        Self { text, form: Form::Raw, origin, changed: Vec::new(), is_joined: false }
     }
 
     /// A text that was decoded out of `range` of the original.
     pub(super) fn decoded(text: String, form: Form, range: Range<usize>) -> Self {
-        Self { text: Cow::Owned(text), form, origin: Origin::Whole(range), changed: Vec::new() }
+        let (text, origin) = (Cow::Owned(text), Origin::Whole(range));
+        Self { text, form, origin, changed: Vec::new(), is_joined: false }
+    }
+
+    /// Texts that were decoded out of ranges of the original, one behind the other, with `between` between them.
+    pub(super) fn joined<'t>(
+        texts: impl Iterator<Item = (&'t str, Range<usize>)>,
+        between: &str,
+        form: Form,
+    ) -> Self {
+        let (mut text, mut steps) = (String::new(), Vec::new());
+        let one = |here, there| Step { here, there, is_one: true };
+        for (part, range) in texts {
+            steps.push(one(text.len(), range.start));
+            text.push_str(part);
+            steps.push(one(text.len(), range.end));
+            text.push_str(between);
+        }
+        let (text, origin) = (Cow::Owned(text), Origin::Steps(steps));
+        Self { text, form, origin, changed: Vec::new(), is_joined: true }
+    }
+
+    /// Whether a range is of several texts that have nothing to do with each other.
+    pub(super) fn is_across(&self, range: Range<usize>) -> bool {
+        let at = |at: usize| self.original(at..at + 1);
+        self.is_joined && range.len() > 1 && at(range.start) != at(range.end - 1)
     }
 
     /// The bytes of the original that `range` came from.
@@ -72,7 +100,7 @@ impl<'a> View<'a> {
                 Origin::Steps(compose(&[Step { here: 0, there: range.start, is_one: false }], steps))
             }
         };
-        View { text, form: self.form, origin, changed: Vec::new() }
+        View { text, form: self.form, origin, changed: Vec::new(), is_joined: self.is_joined }
     }
 
     /// All of the text, as the only range of a list.
@@ -104,7 +132,8 @@ impl<'a> View<'a> {
             Origin::Whole(range) => Origin::Whole(range.clone()),
             Origin::Steps(outer) => Origin::Steps(compose(&mapped.steps, outer)),
         };
-        View { text: Cow::Owned(mapped.text), form, origin, changed: mapped.changed }
+        let text = Cow::Owned(mapped.text);
+        View { text, form, origin, changed: mapped.changed, is_joined: self.is_joined }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use super::apart::Inspected;
 use super::command::{CommandError, OperatorCommand};
 use crate::discovery::{Files, Running};
 use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType, Transport};
@@ -156,6 +157,8 @@ pub enum Input<'a> {
     },
     /// An operator commands something.
     Operator(OperatorCommand<'a>),
+    /// A long message was inspected: see [`Engine::next_inspection`](super::Engine::next_inspection).
+    Inspected(Inspected),
 }
 
 impl Input<'_> {
@@ -176,7 +179,26 @@ impl Input<'_> {
             | Self::Gap { time, .. }
             | Self::Exit { time, .. }
             | Self::Closed { time, .. } => Some(*time),
-            Self::Operator(_) => None,
+            Self::Operator(_) | Self::Inspected(_) => None,
+        }
+    }
+
+    /// The connection of whose stream, or life, it is a part.
+    pub(super) fn connection(&self) -> Option<ConnectionId> {
+        match self {
+            Self::Exec(exec) => Some(exec.connection),
+            Self::Reached(reached) | Self::Uninspected { reached, .. } => Some(reached.connection),
+            Self::Open { connection, .. }
+            | Self::Frame { connection, .. }
+            | Self::Stopped { connection, .. }
+            | Self::Gate { connection, .. }
+            | Self::Ambiguous { connection, .. }
+            | Self::Junk { connection, .. }
+            | Self::Gap { connection, .. }
+            | Self::Exit { connection, .. }
+            | Self::Refused { connection, .. }
+            | Self::Closed { connection, .. } => Some(*connection),
+            Self::Connect(_) | Self::Uncaptured { .. } | Self::Operator(_) | Self::Inspected(_) => None,
         }
     }
 }

@@ -34,6 +34,7 @@ impl Agent {
             }
         }
         self.give_up(&mut ring);
+        self.finish_inspections(until, ending).await;
         if self.kernel.is_kept() {
             self.kernel.proven();
             self.with_capture(|capture, clock, now, sink| capture.leave(clock, now, sink));
@@ -49,6 +50,23 @@ impl Agent {
         self.report(EventBody::AgentStopped(AgentStopped { reason: reason.into(), counters }));
         let _ = tokio::time::timeout_at(until, self.flush(ending)).await;
         self.reporter.end_following().await;
+    }
+
+    /// Waits for inspections that run, and those that wait behind them.
+    async fn finish_inspections(&mut self, until: tokio::time::Instant, ending: &mut Ending) {
+        while self.engine.waiting_inputs().0 > 0 && tokio::time::Instant::now() < until {
+            self.start_inspections();
+            if self.engine.is_inspecting() {
+                match tokio::time::timeout_at(until, self.inspections.finished()).await {
+                    Ok(Some(inspected)) => self.take_inspected(inspected),
+                    Ok(None) | Err(_) => return,
+                }
+            } else {
+                self.engine.tick(self.clock.now(), &mut self.pending.outputs);
+                self.execute();
+            }
+            let _ = tokio::time::timeout_at(until, self.flush(ending)).await;
+        }
     }
 
     /// There is no time left for what waits: its bytes are missing.
