@@ -65,12 +65,12 @@ mod trace;
 mod uncaptured;
 mod waiting;
 
-pub use apart::{Inspected, LongMessage};
+pub use apart::LongMessage;
 pub use command::{ByHand, CommandError, Decide, Definitions, OperatorCommand, ProfileError};
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
 pub use connections::Traffic;
 pub use evaluator::{Judge, ServerStanding, WaitingTool};
-pub use io::{Connect, Exec, ExitStatus, Found, Input, Output, Process, Reached, ServerAddress};
+pub use io::{Connect, Exec, ExitStatus, Found, Input, Inspected, Output, Process, Reached, ServerAddress};
 
 use std::sync::Arc;
 

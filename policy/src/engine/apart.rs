@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::asked::Asked;
 use super::evaluator::listed_entries;
+use super::io::Inspected;
 use crate::detect::{Ahead, DefinitionCache, Detector, ToolNames, Way};
 use crate::protocol::{
     self, Id, IdKey, Kind, Message, Method, members, members_once, meta, respell, string, without,
@@ -58,21 +59,6 @@ pub struct LongMessage {
     pub(super) definitions: DefinitionCache,
     /// What was asked in the other direction, by ids.
     pub(super) asked: HashMap<IdKey, AnswerTo>,
-}
-
-/// What was inspected of a long message, for [`Input::Inspected`](super::Input::Inspected).
-#[derive(Clone, Debug)]
-pub struct Inspected {
-    pub(super) id: u64,
-    pub(super) detector: Option<Arc<Detector>>,
-    pub(super) ahead: Option<Arc<Ahead>>,
-}
-
-impl Inspected {
-    /// The inspection of the message with this number came to nothing.
-    pub fn failed(id: u64) -> Self {
-        Self { id, detector: None, ahead: None }
-    }
 }
 
 impl LongMessage {

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
-use super::apart::Inspected;
 use super::command::{CommandError, OperatorCommand};
+use crate::detect::{Ahead, Detector};
 use crate::discovery::{Files, Running};
 use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType, Transport};
 use crate::http::HttpMeta;
@@ -200,6 +201,23 @@ impl Input<'_> {
             | Self::Closed { connection, .. } => Some(*connection),
             Self::Connect(_) | Self::Uncaptured { .. } | Self::Operator(_) | Self::Inspected(_) => None,
         }
+    }
+}
+
+/// What was inspected of a long message.
+#[derive(Clone, Debug)]
+pub struct Inspected {
+    /// The number of the inspection.
+    pub(super) id: u64,
+    /// By which rules; `None` where it came to nothing.
+    pub(super) detector: Option<Arc<Detector>>,
+    pub(super) ahead: Option<Arc<Ahead>>,
+}
+
+impl Inspected {
+    /// The inspection with this number came to nothing.
+    pub fn failed(id: u64) -> Self {
+        Self { id, detector: None, ahead: None }
     }
 }
 

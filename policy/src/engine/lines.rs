@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::io::Input;
+use super::io::{Input, Process};
 use super::memory::User;
 use crate::http::HttpMeta;
 use crate::terms::{ConnectionId, Direction, SessionId, Timestamp};
@@ -124,7 +124,7 @@ impl Kept {
                 Self::Stopped { bytes, .. } => bytes.len(),
                 Self::Other(input) => match &**input {
                     Input::Exec(exec) => {
-                        exec.process.bytes() + exec.client.as_ref().map_or(0, super::Process::bytes)
+                        exec.process.bytes() + exec.client.as_ref().map_or(0, Process::bytes)
                     }
                     _ => 0,
                 },

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::apart::{AnswerTo, Inspected, LongMessage};
+use super::apart::{AnswerTo, LongMessage};
 use super::asked::Asked;
+use super::io::Inspected;
 use super::lines::{INPUT_BYTES, Kept, Waiting, Whose};
 use super::{Engine, Input, Output};
 use crate::detect::Ahead;

@@ -68,6 +68,7 @@ fn of_connections(bench: &mut Bench) -> BTreeMap<String, Vec<Value>> {
 type Said = Vec<(Direction, String)>;
 
 /// What goes over a connection, by name, with this text in it.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn conversations(text: &str) -> Vec<(&'static str, Said)> {
     use Direction::{ClientToServer as C2s, ServerToClient as S2c};
     let ask = |id: u32, method: &str| {
