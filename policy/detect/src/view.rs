@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use mcpwarden_terms::Form;
 
@@ -18,8 +19,8 @@ pub(super) struct View<'a> {
     origin: Origin,
     /// Where it differs from the text that it was made from; none where that may be anywhere.
     changed: Vec<Range<usize>>,
-    /// Whether it is several texts, which have nothing to do with each other.
-    is_joined: bool,
+    /// Of several texts in one, which have nothing to do with each other: the ranges of the original that they came from, ascending.
+    parts: Option<Arc<[Range<usize>]>>,
 }
 
 #[derive(Clone, Debug)]
@@ -45,13 +46,13 @@ impl<'a> View<'a> {
     /// The original itself.
     pub(super) fn raw(text: &'a str) -> Self {
         let (text, origin) = (Cow::Borrowed(text), Origin::Same);
-        Self { text, form: Form::Raw, origin, changed: Vec::new(), is_joined: false }
+        Self { text, form: Form::Raw, origin, changed: Vec::new(), parts: None }
     }
 
     /// A text that was decoded out of `range` of the original.
     pub(super) fn decoded(text: String, form: Form, range: Range<usize>) -> Self {
         let (text, origin) = (Cow::Owned(text), Origin::Whole(range));
-        Self { text, form, origin, changed: Vec::new(), is_joined: false }
+        Self { text, form, origin, changed: Vec::new(), parts: None }
     }
 
     /// Texts that were decoded out of ranges of the original, one behind the other, with `between` between them.
@@ -60,22 +61,23 @@ impl<'a> View<'a> {
         between: &str,
         form: Form,
     ) -> Self {
-        let (mut text, mut steps) = (String::new(), Vec::new());
-        let one = |here, there| Step { here, there, is_one: true };
+        let (mut text, mut steps, mut parts) = (String::new(), Vec::new(), Vec::new());
         for (part, range) in texts {
-            steps.push(one(text.len(), range.start));
+            steps.push(Step { here: text.len(), there: range.start, is_one: true });
             text.push_str(part);
-            steps.push(one(text.len(), range.end));
             text.push_str(between);
+            parts.push(range);
         }
+        parts.sort_unstable_by_key(|range| range.start);
         let (text, origin) = (Cow::Owned(text), Origin::Steps(steps));
-        Self { text, form, origin, changed: Vec::new(), is_joined: true }
+        Self { text, form, origin, changed: Vec::new(), parts: Some(parts.into()) }
     }
 
     /// Whether a range is of several texts that have nothing to do with each other.
     pub(super) fn is_across(&self, range: Range<usize>) -> bool {
-        let at = |at: usize| self.original(at..at + 1);
-        self.is_joined && range.len() > 1 && at(range.start) != at(range.end - 1)
+        let Origin::Steps(steps) = &self.origin else { return false };
+        let is_of_several = || back(steps, range.start) != back(steps, range.end.max(range.start + 1) - 1);
+        self.parts.is_some() && is_of_several()
     }
 
     /// The bytes of the original that `range` came from.
@@ -83,7 +85,13 @@ impl<'a> View<'a> {
         match &self.origin {
             Origin::Same => range,
             Origin::Whole(whole) => whole.clone(),
-            Origin::Steps(steps) => back(steps, range.start)..back_end(steps, range.end),
+            Origin::Steps(steps) => {
+                let start = back(steps, range.start);
+                let parts = self.parts.as_deref().unwrap_or_default();
+                let part = parts.binary_search_by_key(&start, |part| part.start).ok();
+                let part = part.and_then(|index| parts.get(index)).cloned();
+                part.unwrap_or_else(|| start..back_end(steps, range.end))
+            }
         }
     }
 
@@ -100,7 +108,7 @@ impl<'a> View<'a> {
                 Origin::Steps(compose(&[Step { here: 0, there: range.start, is_one: false }], steps))
             }
         };
-        View { text, form: self.form, origin, changed: Vec::new(), is_joined: self.is_joined }
+        View { text, form: self.form, origin, changed: Vec::new(), parts: self.parts.clone() }
     }
 
     /// All of the text, as the only range of a list.
@@ -133,7 +141,7 @@ impl<'a> View<'a> {
             Origin::Steps(outer) => Origin::Steps(compose(&mapped.steps, outer)),
         };
         let text = Cow::Owned(mapped.text);
-        View { text, form, origin, changed: mapped.changed, is_joined: self.is_joined }
+        View { text, form, origin, changed: mapped.changed, parts: self.parts.clone() }
     }
 }
 
