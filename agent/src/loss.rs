@@ -165,6 +165,10 @@ pub const WATCHED: &[(&str, &str)] = &[
         "too many users, servers and tools: some may be called more often than rate_limits says",
     ),
     (
+        "inspections_given_up",
+        "too many long messages wait for their inspection: most of some was not inspected",
+    ),
+    (
         "inspection_bounds",
         "more was found than is reported, or there was more suspicious text than is looked at",
     ),

@@ -25,10 +25,12 @@
 //! | `rounds`, `tasks`, `ledger` | requests in several tries, and tasks; what servers hand out for these, bounded |
 //! | `folding` | repeated events into one with their number, behind all others |
 //! | `seen`, `scope`, `address`, `ids` | a frame as it was seen; who an event is about; where a server is; numbers of what is kept |
+//! | `waiting`, `lines`, `apart` | long messages, which are inspected apart, and what waits behind them |
 //! | `io`, `command`, `config` | what goes in and comes out |
 
 mod address;
 mod admission;
+mod apart;
 mod asked;
 mod command;
 mod config;
@@ -46,6 +48,7 @@ mod ids;
 mod io;
 mod ledger;
 mod lifecycle;
+mod lines;
 mod memory;
 mod pairing;
 mod queries;
@@ -60,13 +63,18 @@ mod tasks;
 mod timers;
 mod trace;
 mod uncaptured;
+mod waiting;
 
+pub use apart::LongMessage;
 pub use command::{ByHand, CommandError, Decide, Definitions, OperatorCommand, ProfileError};
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
 pub use connections::Traffic;
 pub use evaluator::{Judge, ServerStanding, WaitingTool};
-pub use io::{Connect, Exec, ExitStatus, Found, Input, Output, Process, Reached, ServerAddress};
+pub use io::{Connect, Exec, ExitStatus, Found, Input, Inspected, Output, Process, Reached, ServerAddress};
 
+use std::sync::Arc;
+
+use crate::detect::Ahead;
 use crate::event::{CaptureGap, Event, GateDecided, Trace};
 use crate::protocol::{self, Message};
 use crate::redact::Redactor;
@@ -79,6 +87,7 @@ use egress::Destinations;
 use evaluator::Evaluator;
 use exchange::{Exchange, timeouts};
 use folding::Folding;
+use lines::Lines;
 use recorder::Recorder;
 use reporter::{GateStaleness, Reporter};
 use seen::{Reading, Seen, Stop};
@@ -99,6 +108,10 @@ pub struct Engine {
     /// The trace of the message at hand.
     trace: Trace,
     folding: Folding,
+    /// Long messages, and what waits behind them.
+    lines: Lines,
+    /// What was inspected ahead of the message at hand.
+    ahead: Option<Arc<Ahead>>,
     /// Where frames are mended.
     scratch: String,
 }
@@ -127,6 +140,8 @@ impl Engine {
             gate: GateStaleness::default(),
             trace: Trace::default(),
             folding: Folding::default(),
+            lines: Lines::default(),
+            ahead: None,
             scratch: String::new(),
             config,
         }
@@ -153,12 +168,26 @@ impl Engine {
         self.recorder = Recorder { redactor: Redactor::new(config.redaction_key), payloads: config.payloads };
         self.connections.set_key(config.redaction_key);
         self.evaluator.configure(&config, judge);
+        if config.inspection.is_none() {
+            self.lines.forget_lengths();
+        }
         self.config = config;
     }
 
     /// Takes one input in and appends what follows from it to `out`, after what was due when it was captured. What is
     /// due since then may have been overtaken by inputs that are still to come: that is for [`Engine::tick`].
+    ///
+    /// A long frame waits until it was inspected ([`Engine::next_inspection`]), and what depends on it waits behind it.
     pub fn handle(&mut self, input: Input<'_>, now: Timestamp, out: &mut Vec<Output>) {
+        if let Input::Inspected(inspected) = input {
+            self.inspected(inspected, now, out);
+        } else if let Some(input) = self.put_in_line(input, now, out) {
+            self.handle_now(input, now, out);
+        }
+    }
+
+    /// The same of one that waits for nothing.
+    fn handle_now(&mut self, input: Input<'_>, now: Timestamp, out: &mut Vec<Output>) {
         let from = out.len();
         if let Input::Frame { connection, bytes, .. } = &input {
             self.folding.earn(*connection, self.connections.user(*connection), bytes.len() as u64);
@@ -274,6 +303,7 @@ impl Engine {
                     out.push(Output::Failed(error));
                 }
             }
+            Input::Inspected(_) => {}
         }
         self.settle(now, out);
     }
@@ -281,6 +311,7 @@ impl Engine {
     /// Does what is due at `now`: held requests are reported, ends are reported, early answers are given up. To be called
     /// when everything that was captured until then was handed in.
     pub fn tick(&mut self, now: Timestamp, out: &mut Vec<Output>) {
+        self.take_waiting(now, out);
         let from = out.len();
         self.expire(now, out);
         self.settle(now, out);
@@ -289,6 +320,7 @@ impl Engine {
 
     /// Nothing comes any more: what waits for something is reported as it is.
     pub fn end(&mut self, now: Timestamp, out: &mut Vec<Output>) {
+        self.give_up_waiting(now, out);
         let from = out.len();
         for (time, due) in self.timers.take_all() {
             match due {
@@ -314,7 +346,8 @@ impl Engine {
         let Self { config, recorder, counters, connections, exchange, evaluator, .. } = self;
         let (gate, trace) = (&mut self.gate, &mut self.trace);
         let reporter = Reporter { config, recorder, counters, gate, trace, out };
-        let cx = Context { config, connections, timers: &mut self.timers, reporter };
+        let ahead = self.ahead.clone();
+        let cx = Context { config, connections, timers: &mut self.timers, reporter, ahead };
         Parts { cx, exchange, ev: evaluator, destinations: &mut self.destinations }
     }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::detect::ToolNames;
+use crate::detect::{Ahead, ToolNames};
 use crate::event::SessionProfile;
 use crate::terms::{
     Callee, ConnectionId, Detection, Identity, Mode, ServerId, SessionId, Severity, Timestamp,
@@ -194,6 +194,8 @@ pub struct Facts<'a> {
     pub tool: Option<&'a ToolFacts>,
     /// The names of all tools of the session.
     pub tool_names: &'a ToolNames,
+    /// What was inspected ahead of the message at hand, if that is a long one.
+    pub ahead: Option<&'a Ahead>,
     /// The client's place in the configuration.
     pub profile: &'a Profile,
     /// What an operator blocks of it.

@@ -356,7 +356,7 @@ impl Replay {
     }
 
     fn hand_in(&mut self, input: Input<'_>, out: &mut Vec<Output>) {
-        self.engine.handle(input, self.now, out);
+        self.engine.handle_at_once(input, self.now, out);
     }
 }
 

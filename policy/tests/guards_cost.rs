@@ -72,6 +72,7 @@ fn allowed_call_allocates_nothing() {
             is_retry: false,
             tool: Some(&tool),
             tool_names: &names,
+            ahead: None,
             profile: &profile,
             block: None,
             metadata: &Value::Null,

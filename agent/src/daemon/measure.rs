@@ -95,7 +95,12 @@ pub fn of_http(counters: &BTreeMap<String, u64>) -> Sample {
 
 /// Of sessions and servers.
 pub fn of_engine(engine: &Engine) -> Vec<Sample> {
-    let mut samples = vec![sample(table::SESSIONS, &[], engine.sessions() as u64)];
+    let (inputs, bytes) = engine.waiting_inputs();
+    let mut samples = vec![
+        sample(table::SESSIONS, &[], engine.sessions() as u64),
+        sample(table::WAITING_MESSAGES, &[], inputs as u64),
+        sample(table::WAITING_BYTES, &[], bytes as u64),
+    ];
     for kinds in
         [&[ServerType::Stdio][..], &[ServerType::Http, ServerType::Sse], &[ServerType::Tcp, ServerType::Unix]]
     {

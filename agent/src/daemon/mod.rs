@@ -4,6 +4,7 @@ mod agent;
 mod counters;
 mod fd_scans;
 mod gate;
+mod inspections;
 mod manager;
 mod measure;
 mod outbox;
@@ -40,6 +41,7 @@ use crate::{
 use agent::{Agent, Pending};
 use fd_scans::FdScans;
 use gate::Gate;
+use inspections::Inspections;
 use manager::Manager;
 use outbox::Outbox;
 use reconciler::Reconciler;
@@ -99,6 +101,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             capture: Capture::new(config::limits(&config), &process::Proc),
             engine,
             pending: Pending::default(),
+            inspections: Inspections::default(),
             network,
             gate: Gate::default(),
             listing: Listing::start(&config, process::this())?,

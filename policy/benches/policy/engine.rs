@@ -66,8 +66,8 @@ guards: [{ kind: tool_shadowing, enabled: false }, { kind: cross_server, enabled
 
 /// An engine with two servers, so that the rules across servers are at work, and the clock of its input.
 pub struct Subject {
-    engine: Engine,
-    now: Timestamp,
+    pub engine: Engine,
+    pub now: Timestamp,
     pub out: Vec<Output>,
     /// Of the batches of a round: calls, answers.
     spent: [Vec<Duration>; 2],
@@ -155,7 +155,7 @@ impl Subject {
             let (connection, time) = (ConnectionId(connection), subject.now);
             let (session, server) = (SessionId("s".into()), ServerId(server.into()));
             let open = Input::Open { connection, time, session, server };
-            subject.engine.handle(open, time, &mut subject.out);
+            subject.engine.handle_at_once(open, time, &mut subject.out);
             let list = json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": tool,
                 "description": "", "inputSchema": {"type": "object"}}]}});
             let hello =
@@ -179,7 +179,7 @@ impl Subject {
     pub fn frame(&mut self, connection: u64, direction: Direction, text: &str) {
         self.now = Timestamp(self.now.0 + 1_000_000_000);
         let (connection, time) = (ConnectionId(connection), self.now);
-        self.engine.handle(
+        self.engine.handle_at_once(
             Input::Frame { connection, direction, time, bytes: text.as_bytes(), http: None, turn: None },
             time,
             &mut self.out,

@@ -1,4 +1,4 @@
-//! `cargo xtask bench policy [-- framing | texts [PART OF A NAME] | DIR]`: what the policy core costs, in time and beside a plain parse of the same bytes.
+//! `cargo xtask bench policy [-- framing | long | texts [PART OF A NAME] | DIR]`: what the policy core costs, in time and beside a plain parse of the same bytes.
 //!
 //! Every number is the median of several rounds, with the lowest and the highest. What is compared is run in turn in
 //! each round and the ratio is taken there, so that a noisy machine disturbs both.
@@ -9,6 +9,7 @@ mod engine;
 mod framing;
 mod gate;
 mod inspection;
+mod long;
 mod texts;
 
 use std::env;
@@ -22,11 +23,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     if part("framing") {
         framing::run(&mut engine::Subject::new("")?);
         return Ok(());
+    } else if part("long") {
+        long::run(&mut engine::Subject::new("")?);
+        return Ok(());
     } else if part("texts") {
         return texts::run(&env::args().nth(2).filter(|part| part != "--bench").unwrap_or_default());
     }
     engine::run()?;
     framing::run(&mut engine::Subject::new("")?);
+    long::run(&mut engine::Subject::new("")?);
     texts::run("")?;
     gate::run()?;
     let corpus = argument.map(PathBuf::from).filter(|path| path.join("benign").is_dir());

@@ -16,6 +16,8 @@ pub(super) struct Budget {
     pub(super) hits: usize,
     /// Bytes that may still come out of decoding.
     pub(super) decoded: usize,
+    /// Parts that were decoded and may still be read each by itself.
+    pub(super) alone: usize,
     /// Bytes of other forms that may still be looked at: normal forms where they differ, and other spellings.
     pub(super) forms: usize,
     /// Bytes by which normal forms may still be longer than what they are made of.
@@ -32,6 +34,7 @@ impl Default for Budget {
             bytes: 16 << 20,
             hits: 20_000,
             decoded: 1 << 20,
+            alone: 2_000,
             forms: 4 << 20,
             growth: 1 << 20,
             overlap: 1 << 20,

@@ -21,6 +21,14 @@ pub struct Known {
     pub ordered: OrderedNames,
 }
 
+impl Known {
+    /// What is known of a definition in which this was found, but for the names in its orders.
+    pub(super) fn uninspected(json: &str, found: Inspection) -> Self {
+        let (hash, former) = (json_digest(json), former_digest(json).map(Box::new));
+        Self { hash, former, found, ordered: OrderedNames::default() }
+    }
+}
+
 /// What is known of the definitions seen last, so that a list that is sent again costs no more than a digest of it.
 ///
 /// The key is the definition's text, not its canonical form: two texts of one canonical form may differ in what is
@@ -37,7 +45,7 @@ pub struct DefinitionCache {
 }
 
 /// The digest of a text, and which patterns of some servers it was searched for.
-type Key = ([u8; 32], Option<usize>);
+pub(super) type Key = ([u8; 32], Option<usize>);
 
 impl DefinitionCache {
     /// A cache of at most `entries` definitions.
@@ -50,42 +58,55 @@ impl DefinitionCache {
         }
     }
 
+    /// One that knows the same, to be used elsewhere.
+    #[must_use]
+    pub fn snapshot(&self) -> Self {
+        let (young, old) = (self.young.clone(), self.old.clone());
+        Self { young, old, generation: self.generation, harmless: Harmless::default() }
+    }
+
     /// The hash of this definition, and what `detector` finds in it if there is one.
     pub fn know(&mut self, detector: Option<&Detector>, json: &str) -> Arc<Known> {
-        self.known(json, None, |known| {
-            detector.map(|detector| detector.tool_among(json, known)).unwrap_or_default()
-        })
+        self.look(detector, None, json).1
     }
 
     /// The same of the definition of a tool of this server: see [`Detector::tool_of`].
     pub fn know_tool(&mut self, detector: Option<&Detector>, server: &str, json: &str) -> Arc<Known> {
-        let own = detector.and_then(|detector| detector.own_patterns(server));
-        self.known(json, own, |known| {
-            detector.map(|detector| detector.tool_of(server, json, known)).unwrap_or_default()
-        })
+        self.look(detector, Some(server), json).1
     }
 
-    fn known(
+    /// The same of either, and the key under which that is kept.
+    pub(super) fn look(
         &mut self,
+        detector: Option<&Detector>,
+        server: Option<&str>,
         json: &str,
-        own: Option<usize>,
-        inspect: impl FnOnce(&mut Harmless) -> Inspection,
-    ) -> Arc<Known> {
+    ) -> (Key, Arc<Known>) {
+        let own = detector.zip(server).and_then(|(detector, server)| detector.own_patterns(server));
         let key = (Sha256::digest(json).into(), own);
         if let Some(known) = self.young.get(&key) {
-            return Arc::clone(known);
+            return (key, Arc::clone(known));
         }
         let harmless = &mut self.harmless;
         let look = || {
-            let (hash, former) = (json_digest(json), former_digest(json).map(Box::new));
-            Arc::new(Known { hash, former, found: inspect(harmless), ordered: OrderedNames::of(json) })
+            let found = match (detector, server) {
+                (Some(detector), Some(server)) => detector.tool_of(server, json, harmless),
+                (Some(detector), None) => detector.tool_among(json, harmless),
+                (None, _) => Inspection::default(),
+            };
+            Arc::new(Known { ordered: OrderedNames::of(json), ..Known::uninspected(json, found) })
         };
         let known = self.old.remove(&key).unwrap_or_else(look);
+        self.learn(key, Arc::clone(&known));
+        (key, known)
+    }
+
+    /// Takes in what another one knows, of the same detector.
+    pub(super) fn learn(&mut self, key: Key, known: Arc<Known>) {
         if self.young.len() >= self.generation {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.insert(key, Arc::clone(&known));
-        known
+        self.young.insert(key, known);
     }
 
     /// How many definitions it holds.

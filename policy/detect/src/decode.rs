@@ -24,6 +24,13 @@ const MAX_HIDDEN: usize = 64 << 10;
 /// What each run takes of the budget beside its bytes: many short ones take memory, too.
 const RUN_BYTES: usize = 64;
 
+/// Fewest parts that are read together, and longest of them. Bytes.
+const MIN_TOGETHER: usize = 16;
+const MAX_TOGETHER: usize = 4 << 10;
+/// What is between them: no phrase goes across it, nor what commands a tool or forbids an act, nor a run of digits; and sentences on both
+/// sides are not consecutive.
+const BETWEEN: &str = "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n";
+
 /// Words that nearly every instruction has one of. Spelt otherwise, they say how a text is to be read.
 const TELLING: &[&str] = &[
     "ignore",
@@ -389,6 +396,33 @@ pub(super) fn runs(view: &View<'_>, budget: &mut Budget) -> Vec<Run> {
         }
     }
     found
+}
+
+/// The parts as they are read: those that are few each by itself, and many of one form together, since each text takes time
+/// beside that for its bytes. In which script a part is written depends on the rest of it: together are those in ASCII.
+pub(super) fn together(runs: Vec<Run>, budget: &mut Budget) -> Vec<View<'static>> {
+    let is_short = |run: &Run| run.view.text.is_ascii() && run.view.text.len() <= MAX_TOGETHER;
+    let (short, mut alone): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(is_short);
+    let mut forms: Vec<(Form, Vec<Run>)> = Vec::new();
+    for run in short {
+        match forms.iter_mut().find(|(form, _)| *form == run.view.form) {
+            Some((_, same)) => same.push(run),
+            None => forms.push((run.view.form, vec![run])),
+        }
+    }
+    let mut views = Vec::new();
+    for (form, same) in forms {
+        if same.len() < MIN_TOGETHER {
+            alone.extend(same);
+            continue;
+        }
+        let texts = same.iter().map(|run| (&*run.view.text, run.view.original(0..run.view.text.len())));
+        views.push(View::joined(texts, BETWEEN, form));
+    }
+    let read =
+        alone.into_iter().map_while(|run| budget.take(|budget| &mut budget.alone, 1).then_some(run.view));
+    // The plainest first.
+    read.collect::<Vec<_>>().into_iter().chain(views).collect()
 }
 
 /// What a run of invisible characters stands for, or what is shown backwards.

@@ -70,6 +70,13 @@ impl Inspector {
         Self { masking, ..Self::default() }
     }
 
+    /// One that may not look at anything.
+    pub(super) fn exhausted() -> Self {
+        let mut inspector = Self::default();
+        inspector.work.budget.exceeded = true;
+        inspector
+    }
+
     /// Inspects a text in all its forms. Whether all of it was read, and nothing found.
     pub(super) fn text(&mut self, matcher: &Matcher, text: &str, field: impl Fn() -> String) -> bool {
         self.view(matcher, text, View::raw(text), None, None, field) && !self.work.budget.exceeded
@@ -186,8 +193,8 @@ impl Inspector {
         for part in segments(&view.text) {
             let respelt = self.segment(sought, view, part, &mut folding, &marks, depth, drafts);
             // The plainest form first: of equal findings the first is kept.
-            for run in found.drain(..) {
-                self.forms(sought, &run.view, depth + 1, drafts);
+            for view in decode::together(std::mem::take(&mut found), &mut self.work.budget) {
+                self.forms(sought, &view, depth + 1, drafts);
             }
             for view in respelt {
                 self.forms(sought, &view, depth + 1, drafts);
@@ -262,6 +269,7 @@ impl Inspector {
 
     /// Takes into `drafts` what these hits in a view are worth.
     fn draft(&mut self, matcher: &Matcher, view: &View<'_>, mut hits: Vec<Hit>, drafts: &mut Vec<Draft>) {
+        hits.retain(|hit| !view.is_across(hit.start..hit.end));
         if hits.is_empty() {
             return;
         }

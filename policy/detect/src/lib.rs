@@ -19,7 +19,9 @@
 //! | `budget` | how much of this one message may take |
 //! | `segment` | a long text in parts, and which come first |
 //! | `inspect` | all of it for one field after the other |
+//! | `cache`, `ahead` | what was inspected before: definitions, and texts of the message at hand |
 
+mod ahead;
 mod apps;
 mod budget;
 mod cache;
@@ -52,6 +54,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use ahead::{Ahead, INSTRUCTIONS, Reader, Way};
 pub use cache::{DefinitionCache, Known};
 pub use fold::folded;
 pub use harmless::Harmless;
@@ -339,6 +342,11 @@ impl Detector {
             }
         });
         inspector.finish(&self.argument, complete)
+    }
+
+    /// What there is to say of a text that there was no time for.
+    fn uninspected(&self) -> Inspection {
+        Inspector::exhausted().finish(&self.result, true)
     }
 
     /// Adds that a member by which a message is read stands there twice. `field`: its JSON Pointer in the message.

@@ -20,7 +20,7 @@ const COMMAND_BYTES: usize = 32;
 const COMMANDS: &[&str] = &["use", "call", "invoke", "run", "execute", "trigger", "using", "calling", "with"];
 
 /// The names of the tools that a session offers, to be found in what its servers answer.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ToolNames {
     names: BTreeSet<Box<str>>,
     /// Built when something is searched: names come one by one, and each new one makes it another.

@@ -1,5 +1,6 @@
 //! The detector as a whole: every rule with its examples, every subject, every bound.
 
+mod ahead;
 mod arguments;
 mod attacks;
 mod bounds;
@@ -9,6 +10,7 @@ mod meta;
 mod own;
 mod signs;
 mod texts;
+mod together;
 
 use mcpwarden_protocol::definition::json_digest;
 use mcpwarden_terms::Form;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use mcpwarden_terms::Form;
 
@@ -18,6 +19,8 @@ pub(super) struct View<'a> {
     origin: Origin,
     /// Where it differs from the text that it was made from; none where that may be anywhere.
     changed: Vec<Range<usize>>,
+    /// Of several texts in one, which have nothing to do with each other: the ranges of the original that they came from, ascending.
+    parts: Option<Arc<[Range<usize>]>>,
 }
 
 #[derive(Clone, Debug)]
@@ -42,12 +45,39 @@ struct Step {
 impl<'a> View<'a> {
     /// The original itself.
     pub(super) fn raw(text: &'a str) -> Self {
-        Self { text: Cow::Borrowed(text), form: Form::Raw, origin: Origin::Same, changed: Vec::new() }
+        let (text, origin) = (Cow::Borrowed(text), Origin::Same);
+        Self { text, form: Form::Raw, origin, changed: Vec::new(), parts: None }
     }
 
     /// A text that was decoded out of `range` of the original.
     pub(super) fn decoded(text: String, form: Form, range: Range<usize>) -> Self {
-        Self { text: Cow::Owned(text), form, origin: Origin::Whole(range), changed: Vec::new() }
+        let (text, origin) = (Cow::Owned(text), Origin::Whole(range));
+        Self { text, form, origin, changed: Vec::new(), parts: None }
+    }
+
+    /// Texts that were decoded out of ranges of the original, one behind the other, with `between` between them.
+    pub(super) fn joined<'t>(
+        texts: impl Iterator<Item = (&'t str, Range<usize>)>,
+        between: &str,
+        form: Form,
+    ) -> Self {
+        let (mut text, mut steps, mut parts) = (String::new(), Vec::new(), Vec::new());
+        for (part, range) in texts {
+            steps.push(Step { here: text.len(), there: range.start, is_one: true });
+            text.push_str(part);
+            text.push_str(between);
+            parts.push(range);
+        }
+        parts.sort_unstable_by_key(|range| range.start);
+        let (text, origin) = (Cow::Owned(text), Origin::Steps(steps));
+        Self { text, form, origin, changed: Vec::new(), parts: Some(parts.into()) }
+    }
+
+    /// Whether a range is of several texts that have nothing to do with each other.
+    pub(super) fn is_across(&self, range: Range<usize>) -> bool {
+        let Origin::Steps(steps) = &self.origin else { return false };
+        let is_of_several = || back(steps, range.start) != back(steps, range.end.max(range.start + 1) - 1);
+        self.parts.is_some() && is_of_several()
     }
 
     /// The bytes of the original that `range` came from.
@@ -55,7 +85,13 @@ impl<'a> View<'a> {
         match &self.origin {
             Origin::Same => range,
             Origin::Whole(whole) => whole.clone(),
-            Origin::Steps(steps) => back(steps, range.start)..back_end(steps, range.end),
+            Origin::Steps(steps) => {
+                let start = back(steps, range.start);
+                let parts = self.parts.as_deref().unwrap_or_default();
+                let part = parts.binary_search_by_key(&start, |part| part.start).ok();
+                let part = part.and_then(|index| parts.get(index)).cloned();
+                part.unwrap_or_else(|| start..back_end(steps, range.end))
+            }
         }
     }
 
@@ -72,7 +108,7 @@ impl<'a> View<'a> {
                 Origin::Steps(compose(&[Step { here: 0, there: range.start, is_one: false }], steps))
             }
         };
-        View { text, form: self.form, origin, changed: Vec::new() }
+        View { text, form: self.form, origin, changed: Vec::new(), parts: self.parts.clone() }
     }
 
     /// All of the text, as the only range of a list.
@@ -104,7 +140,8 @@ impl<'a> View<'a> {
             Origin::Whole(range) => Origin::Whole(range.clone()),
             Origin::Steps(outer) => Origin::Steps(compose(&mapped.steps, outer)),
         };
-        View { text: Cow::Owned(mapped.text), form, origin, changed: mapped.changed }
+        let text = Cow::Owned(mapped.text);
+        View { text, form, origin, changed: mapped.changed, parts: self.parts.clone() }
     }
 }
 

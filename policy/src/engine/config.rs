@@ -75,6 +75,14 @@ pub struct EngineLimits {
     pub start_wait: Duration,
     /// From the last exit to `mcp_server_exited`: answers may be read after the server died.
     pub exit_linger: Duration,
+    /// Bytes of the longest frame that is inspected at once. A longer one waits until it was inspected apart.
+    pub frame_at_once: usize,
+    /// Bytes that such frames may have, and what waits behind them.
+    pub waiting_bytes: usize,
+    /// Those of one user's connections.
+    pub waiting_bytes_per_user: usize,
+    /// How many are inspected apart at once.
+    pub inspections: usize,
 }
 
 impl Default for EngineLimits {
@@ -111,6 +119,11 @@ impl Default for EngineLimits {
             opening_frames: 8,
             start_wait: Duration::from_secs(2),
             exit_linger: Duration::from_secs(1),
+            // The slowest texts are inspected at 20 MB/s.
+            frame_at_once: 256 << 10,
+            waiting_bytes: 128 << 20,
+            waiting_bytes_per_user: 64 << 20,
+            inspections: 2,
         }
     }
 }
@@ -271,6 +284,12 @@ counters! { Counters {
     events_folded,
     /// Bounds that an inspection reached: something was not looked at, or not said.
     inspection_bounds,
+    /// Long messages that were inspected apart.
+    inspections_apart,
+    /// Long messages of which most was not inspected, since too many waited, or the agent ended.
+    inspections_given_up,
+    /// Messages that waited behind those.
+    messages_delayed,
     /// Answers to a request for a list that have none; nothing of what was known changes.
     invalid_lists,
     /// Entries of a `tools/list` answer that are no tool definition.

@@ -12,6 +12,7 @@ use super::reporter::Reporter;
 use super::seen::Seen;
 use super::timers::Timers;
 use crate::definition::bounded_name;
+use crate::detect::{Ahead, Reader};
 use crate::event::{EventBody, ProtocolViolation, Trace};
 use crate::guard::Recorded;
 use crate::protocol::{Id, Message, members_once, string};
@@ -24,9 +25,25 @@ pub(super) struct Context<'a> {
     pub(super) connections: &'a mut Connections,
     pub(super) timers: &'a mut Timers,
     pub(super) reporter: Reporter<'a>,
+    /// What was inspected ahead of the message at hand.
+    pub(super) ahead: Option<Arc<Ahead>>,
 }
 
 impl Context<'_> {
+    /// What inspects the message at hand, if anything is inspected.
+    pub(super) fn reader(&self) -> Option<Reader<'_>> {
+        let inspection = self.config.inspection.as_ref()?;
+        Some(Reader::new(&inspection.detector, self.ahead.as_deref()))
+    }
+
+    /// Does something that is about a message of which this was inspected ahead.
+    pub(super) fn ahead<T>(&mut self, ahead: Option<Arc<Ahead>>, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.ahead, ahead);
+        let done = work(self);
+        self.ahead = before;
+        done
+    }
+
     /// Does something that is about a message of another trace than the one at hand.
     pub(super) fn traced<T>(&mut self, trace: Trace, work: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(self.reporter.trace, trace);

@@ -22,6 +22,9 @@ mod verdict;
 
 pub use approvals::WaitingTool;
 pub use judge::{Judge, ServerStanding};
+pub(super) use listing::listed_entries;
+
+use std::sync::Arc;
 
 use super::config::EngineConfig;
 use super::connection::Connection;
@@ -177,7 +180,17 @@ impl Evaluator {
 
     /// The names of the tools that a session's servers offer.
     fn tool_names(&self, session: &SessionId) -> &ToolNames {
-        self.sessions.get(session).unwrap_or(&self.judge.no_names)
+        self.sessions.get(session).map_or(&self.judge.no_names, |names| names)
+    }
+
+    /// The same, to be used elsewhere.
+    pub(super) fn shared_names(&self, session: &SessionId) -> Arc<ToolNames> {
+        self.sessions.get(session).cloned().unwrap_or_default()
+    }
+
+    /// What is known of definitions, to be used elsewhere.
+    pub(super) fn definitions(&self) -> DefinitionCache {
+        self.definitions.snapshot()
     }
 
     /// A connection was forgotten; so are sessions that no other is part of.
@@ -269,7 +282,8 @@ impl Evaluator {
             turn,
             is_retry,
             tool: tool.and_then(|tool| connection.tool(tool)),
-            tool_names: names.unwrap_or(&judge.no_names),
+            tool_names: names.map_or(&judge.no_names, |names| names),
+            ahead: cx.ahead.as_deref(),
             profile: &judge.sessions.profile_of(&scope.session, session),
             block: judge.blocks.of_any((&scope.server, connection.also()), &scope.session),
             metadata: &connection.metadata,

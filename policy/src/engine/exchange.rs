@@ -142,7 +142,7 @@ impl Exchange {
         }
         let seen =
             Seen { direction: seen.direction.reversed(), time: early.time, bytes: early.bytes, ..seen };
-        self.answer_text(ev, cx, seen, &early.raw);
+        cx.ahead(early.ahead, |cx| self.answer_text(ev, cx, seen, &early.raw));
     }
 
     /// The same, once it is known where the request is reported.
@@ -291,7 +291,8 @@ impl Exchange {
         let until = seen.now.after(limits.early_response_wait);
         let Some(connection) = cx.connections.get_mut(seen.connection) else { return };
         let serving = matches!(connection.stage, Stage::Server);
-        let early = Early { key, raw: message.raw.to_owned(), bytes: seen.bytes, time: seen.time, until };
+        let (raw, ahead) = (message.raw.to_owned(), cx.ahead.clone());
+        let early = Early { key, raw, bytes: seen.bytes, time: seen.time, until, ahead };
         let requests = connection.requests(seen.direction.reversed());
         if !serving || !requests.keep_early(early, limits.early_responses) {
             cx.reporter.counters.unmatched_responses += 1;

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use super::command::{CommandError, OperatorCommand};
+use crate::detect::{Ahead, Detector};
 use crate::discovery::{Files, Running};
 use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType, Transport};
 use crate::http::HttpMeta;
@@ -156,6 +158,8 @@ pub enum Input<'a> {
     },
     /// An operator commands something.
     Operator(OperatorCommand<'a>),
+    /// A long message was inspected: see [`Engine::next_inspection`](super::Engine::next_inspection).
+    Inspected(Inspected),
 }
 
 impl Input<'_> {
@@ -176,8 +180,44 @@ impl Input<'_> {
             | Self::Gap { time, .. }
             | Self::Exit { time, .. }
             | Self::Closed { time, .. } => Some(*time),
-            Self::Operator(_) => None,
+            Self::Operator(_) | Self::Inspected(_) => None,
         }
+    }
+
+    /// The connection of whose stream, or life, it is a part.
+    pub(super) fn connection(&self) -> Option<ConnectionId> {
+        match self {
+            Self::Exec(exec) => Some(exec.connection),
+            Self::Reached(reached) | Self::Uninspected { reached, .. } => Some(reached.connection),
+            Self::Open { connection, .. }
+            | Self::Frame { connection, .. }
+            | Self::Stopped { connection, .. }
+            | Self::Gate { connection, .. }
+            | Self::Ambiguous { connection, .. }
+            | Self::Junk { connection, .. }
+            | Self::Gap { connection, .. }
+            | Self::Exit { connection, .. }
+            | Self::Refused { connection, .. }
+            | Self::Closed { connection, .. } => Some(*connection),
+            Self::Connect(_) | Self::Uncaptured { .. } | Self::Operator(_) | Self::Inspected(_) => None,
+        }
+    }
+}
+
+/// What was inspected of a long message.
+#[derive(Clone, Debug)]
+pub struct Inspected {
+    /// The number of the inspection.
+    pub(super) id: u64,
+    /// By which rules; `None` where it came to nothing.
+    pub(super) detector: Option<Arc<Detector>>,
+    pub(super) ahead: Option<Arc<Ahead>>,
+}
+
+impl Inspected {
+    /// The inspection with this number came to nothing.
+    pub fn failed(id: u64) -> Self {
+        Self { id, detector: None, ahead: None }
     }
 }
 

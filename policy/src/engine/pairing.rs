@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -13,6 +14,7 @@ use super::ids::{HeldId, LinkId};
 use super::rounds::Attempt;
 use super::scope::Scope;
 use super::seen::Reading;
+use crate::detect::Ahead;
 use crate::event::Trace;
 use crate::protocol::{IdKey, Kind, Message};
 use crate::terms::Timestamp;
@@ -146,6 +148,8 @@ pub(super) struct Early {
     pub(super) bytes: u64,
     pub(super) time: Timestamp,
     pub(super) until: Timestamp,
+    /// What was inspected ahead of it.
+    pub(super) ahead: Option<Arc<Ahead>>,
 }
 
 /// Most requests that are remembered as answered: a client that drops an answer takes the next one with the same id. That
@@ -170,11 +174,23 @@ pub(super) struct Pairing {
 
 impl Early {
     fn bytes(&self) -> usize {
-        size_of::<Self>() + self.raw.len() + self.key.heap_bytes()
+        let ahead = self.ahead.as_ref().map_or(0, |ahead| ahead.bytes());
+        size_of::<Self>() + self.raw.len() + self.key.heap_bytes() + ahead
     }
 }
 
 impl Pairing {
+    /// What the requests ask for that are open, or were answered a moment ago, by their ids.
+    pub(super) fn asked(&self) -> impl Iterator<Item = (&IdKey, &Asked)> {
+        let answered = self.answered.iter().map(|(key, open)| (key, open));
+        answered.chain(&self.open).map(|(key, open)| (key, &open.asked))
+    }
+
+    /// What the requests ask for that are open.
+    pub(super) fn open(&self) -> impl Iterator<Item = &Asked> {
+        self.open.values().map(|open| &open.asked)
+    }
+
     /// How many requests are unanswered.
     pub(super) fn len(&self) -> usize {
         self.open.len()

@@ -16,7 +16,8 @@ use crate::terms::{ConnectionId, ServerId, SessionId, Timestamp};
 impl Engine {
     /// When [`Engine::tick`] has something to do next; `None` when nothing is waiting.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        [self.timers.next(), self.folding.next()].into_iter().flatten().min()
+        let ready = self.has_ready().then_some(Timestamp(0));
+        [ready, self.timers.next(), self.folding.next()].into_iter().flatten().min()
     }
 
     /// What happened so far, in numbers.

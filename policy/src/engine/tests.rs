@@ -17,6 +17,7 @@ mod inspect;
 mod judge;
 mod life;
 mod listing;
+mod long;
 mod network;
 mod pairs;
 mod phases;
@@ -91,7 +92,7 @@ impl Bench {
 
     pub(super) fn input(&mut self, input: Input<'_>) {
         self.now += 1;
-        self.engine.handle(input, Timestamp(self.now), &mut self.out);
+        self.engine.handle_at_once(input, Timestamp(self.now), &mut self.out);
     }
 
     pub(super) fn wait(&mut self, ms: u64) {

@@ -210,6 +210,7 @@ impl Asker {
             is_retry: false,
             tool,
             tool_names: &self.no_names,
+            ahead: None,
             profile: &subject.profile,
             block: subject.block.as_ref(),
             metadata: &Value::Null,

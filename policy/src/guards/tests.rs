@@ -101,6 +101,7 @@ impl World {
             is_retry: self.is_retry,
             tool: self.tool.as_ref(),
             tool_names: &self.names,
+            ahead: None,
             profile: &self.profile,
             block: self.block.as_ref(),
             metadata: &self.metadata,

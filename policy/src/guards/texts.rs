@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{allow, deny, deny_with, short};
 use crate::config::TextAction;
-use crate::detect::{Detector, Inspection};
+use crate::detect::{Detector, Inspection, Reader};
 use crate::guard::{
     Answer, Decision, DenialCode, DenialDetails, Facts, Guard, GuardError, Modification, Operation,
 };
@@ -79,7 +79,7 @@ impl Guard for ResultInjection {
         _: Timestamp,
     ) -> Result<Answer, GuardError> {
         let Some((json, is_error)) = brought(operation) else { return allow() };
-        let mut inspection = self.detector.result(json.get(), facts.tool_names);
+        let mut inspection = Reader::new(&self.detector, facts.ahead).result(json.get(), facts.tool_names);
         self.bounds += inspection.bounds.total();
         if inspection.detections.is_empty() {
             return allow();
@@ -154,7 +154,7 @@ impl Guard for Sampling {
             return deny(DenialCode::SamplingDenied, format!("{what}: such requests are denied"));
         }
         let Some(params) = params else { return allow() };
-        let inspection = self.detector.sampling(params.get());
+        let inspection = Reader::new(&self.detector, facts.ahead).sampling(params.get());
         self.bounds += inspection.bounds.total();
         act(inspection, self.threshold, self.action, facts.trust, (DenialCode::SamplingInjection, what))
     }

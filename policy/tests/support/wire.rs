@@ -84,7 +84,9 @@ impl Wire {
         let Some((id, cutters)) = cutters.iter_mut().find(|(id, _)| id.0 == connection) else { return };
         let cutter = &mut cutters[usize::from(direction == S2C)];
         for piece in pieces {
-            cutter.push(piece, *now, &mut |cut| engine.handle(input(*id, direction, *now, cut), *now, out));
+            cutter.push(piece, *now, &mut |cut| {
+                engine.handle_at_once(input(*id, direction, *now, cut), *now, out)
+            });
         }
     }
 
@@ -94,13 +96,13 @@ impl Wire {
         let (id, cutters) = self.cutters.remove(at);
         let Self { engine, out, now, .. } = self;
         for (mut cutter, direction) in cutters.into_iter().zip([C2S, S2C]) {
-            cutter.finish(&mut |cut| engine.handle(input(id, direction, *now, cut), *now, out));
+            cutter.finish(&mut |cut| engine.handle_at_once(input(id, direction, *now, cut), *now, out));
         }
         self.input(|time| Input::Closed { connection: id, time });
     }
 
     pub fn input<'a>(&mut self, input: impl FnOnce(Timestamp) -> Input<'a>) {
-        self.engine.handle(input(self.now), self.now, &mut self.out);
+        self.engine.handle_at_once(input(self.now), self.now, &mut self.out);
     }
 
     /// Lets seconds go by.

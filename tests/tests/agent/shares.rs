@@ -116,6 +116,17 @@ fn many_servers() -> Flood {
     }
 }
 
+/// Answers as long as they may be, of text that takes longest to inspect: each word of it is one in another encoding.
+fn long_slow_texts() -> Flood {
+    let words =
+        "aWdub3JlIGFsbCBwcmV2aW91cw== 69676e6f726520616c6c2070726576696f7573 ".repeat((16 << 20) / 69);
+    Flood {
+        name: "long slow texts",
+        script: asked(CALL, fewer(5), "slow"),
+        files: vec![("slow", answer(&text(&words)))],
+    }
+}
+
 /// Lists of other tools each time, in each of which something is found.
 fn many_events() -> Flood {
     let poisoned: Value = (0..60)
@@ -190,7 +201,18 @@ fn flood_of_events_harms_no_other() -> Result<()> {
     beside(&many_events())
 }
 
+#[test]
+fn flood_of_slow_texts_harms_no_other() -> Result<()> {
+    // What of one user's messages may wait, and what two of them take while they are inspected.
+    beside_with(&long_slow_texts(), (64 << 20) + 2 * 4 * (16 << 20))
+}
+
 fn beside(flood: &Flood) -> Result<()> {
+    beside_with(flood, 0)
+}
+
+/// `more`: bytes that the agent may take besides half as much as it had before.
+fn beside_with(flood: &Flood, more: u64) -> Result<()> {
     let agent = Agent::start_plain(&[])?;
     let mut quiet = Duration::ZERO;
     for _ in 0..2 {
@@ -217,7 +239,7 @@ fn beside(flood: &Flood) -> Result<()> {
         most >> 20
     );
     ensure!(latest <= quiet + patience(LATE), "the agent was {latest:?} late, and {quiet:?} without a flood");
-    ensure!(most <= before + before / 2, "{before} bytes before, {most} at most");
+    ensure!(most <= before + before / 2 + more, "{before} bytes before, {most} at most");
     let events = agent.events();
     let of_hostile =
         |event: &&Value| is(event, "agent_loss") && !event["uid"].is_null() && event["uid"] != HOSTILE;

@@ -52,6 +52,7 @@ impl Agent {
         }
         self.take_last(&mut ring);
         self.refused = ring.refused_in_all();
+        self.finish_inspections(until, ending).await;
         if is_kept {
             self.kernel.proven();
             self.with_capture(|capture, clock, now, sink| capture.leave(clock, now, sink));
@@ -68,6 +69,23 @@ impl Agent {
         let _ = tokio::time::timeout_at(until, self.flush(ending)).await;
         self.reporter.flush_at_last();
         self.reporter.end_following().await;
+    }
+
+    /// Waits for inspections that run, and those that wait behind them.
+    async fn finish_inspections(&mut self, until: tokio::time::Instant, ending: &mut Ending) {
+        while self.engine.waiting_inputs().0 > 0 && tokio::time::Instant::now() < until {
+            self.start_inspections();
+            if self.engine.is_inspecting() {
+                match tokio::time::timeout_at(until, self.inspections.finished()).await {
+                    Ok(Some(inspected)) => self.take_inspected(inspected),
+                    Ok(None) | Err(_) => return,
+                }
+            } else {
+                self.engine.tick(self.clock.now(), &mut self.pending.outputs);
+                self.execute();
+            }
+            let _ = tokio::time::timeout_at(until, self.flush(ending)).await;
+        }
     }
 
     /// Takes in what waits though the store is behind. What there is no time or memory left for is reported without its bytes: they

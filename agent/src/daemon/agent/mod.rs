@@ -16,13 +16,15 @@ use mcpwarden_capture::{Capture, KernelAction, Output as Captured, SideRecord, S
 use mcpwarden_client::listing::{self as own, Listing, Report};
 use mcpwarden_kernel::{Kernel, ProgramStats, pins::Pins};
 use mcpwarden_policy::{
-    ConnectionId, Engine, Event, EventBody, Input, Output, Reached, ServerId, Timestamp, http::LINK,
+    ConnectionId, Engine, Event, EventBody, Input, Inspected, Output, Reached, ServerId, Timestamp,
+    http::LINK,
 };
 
 use super::{
     counters,
     fd_scans::FdScans,
     gate::Gate,
+    inspections::Inspections,
     manager::Manager,
     measure,
     reconciler::Reconciler,
@@ -55,6 +57,8 @@ pub struct Agent {
     pub engine: Engine,
     /// Outputs of capture and the policy core that wait for these to return.
     pub pending: Pending,
+    /// Long messages that are inspected apart.
+    pub inspections: Inspections,
     /// Where processes may connect.
     pub network: Network,
     /// Which calls are stopped.
@@ -184,6 +188,19 @@ impl Agent {
         let is_behind = |uid| users.contains(&uid);
         self.feed(now, false, |capture, clock, sink| capture.tick(&is_behind, clock, now, sink));
         self.engine.tick(now, &mut self.pending.outputs);
+        self.execute();
+    }
+
+    /// Has long messages inspected apart, as many at once as the policy core wants.
+    pub(super) fn start_inspections(&mut self) {
+        while let Some(long) = self.engine.next_inspection() {
+            self.inspections.start(long);
+        }
+    }
+
+    /// Takes in what was found in a long message, and all that waited for it.
+    pub(super) fn take_inspected(&mut self, inspected: Inspected) {
+        self.handle(Input::Inspected(inspected));
         self.execute();
     }
 

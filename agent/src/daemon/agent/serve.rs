@@ -66,6 +66,7 @@ impl Agent {
                 break reason;
             }
             self.renew_gate();
+            self.start_inspections();
             if let Some(reason) = self.flush(&mut ending).await {
                 break reason;
             }
@@ -95,6 +96,7 @@ impl Agent {
                 update = self.network.update() => self.take_network(update),
                 Some(request) = self.control.next() => self.execute_request(request),
                 Some(report) = self.listing.next() => self.take_listing(report),
+                Some(inspected) = self.inspections.finished() => self.take_inspected(inspected),
                 // What is due is done above.
                 () = tokio::time::sleep_until(deadline) => {}
                 () = ring.ready() => drop(self.drain(&mut ring)),

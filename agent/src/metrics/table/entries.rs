@@ -8,7 +8,7 @@ use super::{
     RELOADED_AT, RESIDENT, RESULTS, RING_BYTES, RING_USED, SERVERS, SESSIONS, SINK_BYTES, SINK_CAPACITY,
     SINK_EVENTS, SINK_FAILURES, SINK_WRITABLE, STARTED, STORE_BYTES, STORE_LOG_BYTES, STORE_WRITABLE,
     Source::{self, Counter, Counters, Events, Gauge, Losses, Nanoseconds, Prefix, Seconds, Total},
-    TOOLS,
+    TOOLS, WAITING_BYTES, WAITING_MESSAGES,
 };
 
 const fn metric(name: &'static str, source: Source, help: &'static str) -> Metric {
@@ -417,6 +417,27 @@ pub static TABLE: &[Metric] = &[
         "Memory of records that were taken out of the ring and wait for the agent.",
     ),
     metric(QUEUE_BYTES_CAPACITY, Gauge(&[]), "What they may take; one user's at most two thirds of it."),
+    metric(
+        WAITING_MESSAGES,
+        Gauge(&[]),
+        "Messages, and other facts of their connections, that wait until a long message was inspected apart.",
+    ),
+    metric(WAITING_BYTES, Gauge(&[]), "Memory that they take, with the long ones."),
+    metric(
+        "mcpwarden_inspections_apart_total",
+        Counter("inspections_apart"),
+        "Long messages that were inspected apart from the thread that takes in records.",
+    ),
+    metric(
+        "mcpwarden_inspections_given_up_total",
+        Counter("inspections_given_up"),
+        "Long messages of which most was not inspected, since too many waited or the agent ended.",
+    ),
+    metric(
+        "mcpwarden_messages_delayed_total",
+        Counter("messages_delayed"),
+        "Messages that waited until a long one before them was inspected apart.",
+    ),
     metric(
         LAG,
         Gauge(&[]),

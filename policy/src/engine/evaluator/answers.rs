@@ -10,9 +10,8 @@ use super::listing::page_of;
 use super::rounds::GoesOn;
 use super::verdict::{Evaluation, report_verdict};
 use super::{About, Context, Evaluator, Scope, Seen};
-use crate::detect::{Inspection, Structure};
+use crate::detect::{INSTRUCTIONS, Inspection, Reader, Structure};
 use crate::engine::asked::{Answered, Asked};
-use crate::engine::config::EngineConfig;
 use crate::engine::connection::RESOURCE;
 use crate::engine::seen::{Earlier, Reading};
 use crate::event::{Detection, MessageKind, Subject};
@@ -102,8 +101,8 @@ impl Evaluator {
         seen: Seen<'_>,
         info: &RawValue,
     ) {
-        let Some(inspection) = &cx.config.inspection else { return };
-        let found = inspection::under(INFO_FIELD, inspection.detector.tool(info.get()));
+        let Some(reader) = cx.reader() else { return };
+        let found = inspection::under(INFO_FIELD, reader.tool(info.get()));
         cx.reporter.report_found(scope, seen.time, &About::of(Subject::Server), &found);
     }
 
@@ -195,7 +194,7 @@ impl Evaluator {
             About { tool_name, id: Some(id.clone()), action: evaluation.action, ..About::of(subject) };
         let mut found = std::mem::take(&mut evaluation.found);
         let parts = (result, error, goes_on.is_pending);
-        for more in self.inspect_answer(cx.config, scope, parts, asked, seen.reading) {
+        for more in self.inspect_answer(cx.reader(), scope, parts, asked, seen.reading) {
             let known = found.detections.len();
             found.detections.extend(more.detections);
             forget_repeated(&mut found, known);
@@ -214,21 +213,20 @@ impl Evaluator {
     /// compared, and the answers to all other requests, whatever they ask for.
     fn inspect_answer(
         &mut self,
-        config: &EngineConfig,
+        reader: Option<Reader<'_>>,
         scope: &Scope,
         (result, error, is_pending): (Option<&RawValue>, Option<&RawValue>, bool),
         asked: &Asked,
         reading: Reading<'_>,
     ) -> Vec<Inspection> {
-        let Some(inspection) = config.inspection.as_ref() else { return Vec::new() };
-        let detector = &*inspection.detector;
+        let Some(reader) = reader else { return Vec::new() };
         let Some(result) = result else {
             // The URL that a user is to open comes as an error as well (URL elicitation, code -32042).
             let data = error.and_then(|error| members(error.get(), ["data"])[0]);
             let asks = |data: &&RawValue| members(data.get(), ["elicitations"])[0].is_some();
             let data = data.filter(asks);
             return data
-                .map(|data| inspection::under("/error/data", detector.sampling(data.get())))
+                .map(|data| inspection::under("/error/data", reader.sampling(data.get())))
                 .into_iter()
                 .collect();
         };
@@ -236,32 +234,32 @@ impl Evaluator {
             Asked::Initialize(_) | Asked::Discover(_) => {
                 let [instructions, info] = members(result.get(), ["instructions", "serverInfo"]);
                 let of_meta = meta::server_info_of_meta(result);
-                let mut found = vec![detector.text("/instructions", &string(instructions))];
+                let mut found = vec![reader.text(INSTRUCTIONS, &string(instructions))];
                 let respelled = reading.respelled.map(|result| members(result.get(), ["instructions"])[0]);
-                found.extend(respelled.map(|text| detector.text("/instructions", &string(text))));
-                found.extend(info.map(|info| inspection::under("/serverInfo", detector.tool(info.get()))));
-                found.extend(of_meta.map(|info| inspection::under(INFO_FIELD, detector.tool(info.get()))));
+                found.extend(respelled.map(|text| reader.text(INSTRUCTIONS, &string(text))));
+                found.extend(info.map(|info| inspection::under("/serverInfo", reader.tool(info.get()))));
+                found.extend(of_meta.map(|info| inspection::under(INFO_FIELD, reader.tool(info.get()))));
                 let rest = without(result.get(), &["instructions", "serverInfo"]);
-                found.push(detector.result(&rest, self.tool_names(&scope.session)));
+                found.push(reader.result(&rest, self.tool_names(&scope.session)));
                 found
             }
             // Guards read it as a result.
             Asked::Other { method } if &**method == "resources/read" => {
-                vec![detector.interfaces(result.get())]
+                vec![reader.interfaces(result.get())]
             }
             // A list of resources is made of definitions as well.
             Asked::Other { method } if method.ends_with("list") => {
-                vec![self.definitions.know(Some(detector), result.get()).found.clone()]
+                vec![reader.know(&mut self.definitions, None, result.get()).found.clone()]
             }
             Asked::List { .. } if reading.earlier == Earlier::Taken => {
-                vec![self.definitions.know(Some(detector), result.get()).found.clone()]
+                vec![reader.know(&mut self.definitions, None, result.get()).found.clone()]
             }
             Asked::Other { method } if !guards::brings_text(method) => {
-                vec![detector.result(result.get(), self.tool_names(&scope.session))]
+                vec![reader.result(result.get(), self.tool_names(&scope.session))]
             }
             // No guard inspects what is not the end of a call.
             Asked::Call { .. } if is_pending => {
-                vec![detector.result(result.get(), self.tool_names(&scope.session))]
+                vec![reader.result(result.get(), self.tool_names(&scope.session))]
             }
             _ => Vec::new(),
         }

@@ -97,8 +97,8 @@ impl Evaluator {
             report_verdict(&mut cx.reporter, scope, seen.time, reported, &evaluation);
             self.report_cross_server(cx, scope, seen, (method, None), &evaluation);
             let mut found = evaluation.found.clone();
-            if let Some(inspection) = &cx.config.inspection {
-                let answer = inspection.detector.result(entry.get(), self.tool_names(&scope.session));
+            if let Some(reader) = cx.reader() {
+                let answer = reader.result(entry.get(), self.tool_names(&scope.session));
                 found.detections.extend(answer.detections);
                 found.bounds.add(answer.bounds);
             }

@@ -1,8 +1,9 @@
 //! What is inspected besides what guards look at themselves.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::detect::{Detector, Inspection, ToolNames};
+use crate::detect::{Inspection, Reader, ToolNames};
 use crate::engine::config::Inspect;
 use crate::engine::recorder::Call;
 use crate::protocol::{Kind, Message, Method, members, members_once};
@@ -18,12 +19,14 @@ pub(super) fn find_repeated(inspection: Option<&Inspect>, message: &Message<'_>,
 
 /// Inspects the arguments of a call, and whether its message says twice what is called.
 pub(super) fn inspect_call(
-    inspection: Option<&Inspect>,
+    (inspection, reader): (Option<&Inspect>, Option<Reader<'_>>),
     message: &Message<'_>,
     call: &Call<'_>,
 ) -> Inspection {
-    let Some(Inspect { detector, .. }) = inspection else { return Inspection::default() };
-    let mut found = call.arguments.map(|arguments| detector.arguments(arguments.get())).unwrap_or_default();
+    let Some((Inspect { detector, .. }, reader)) = inspection.zip(reader) else {
+        return Inspection::default();
+    };
+    let mut found = call.arguments.map(|arguments| reader.arguments(arguments.get())).unwrap_or_default();
     if let Some(name) = message.repeated {
         detector.repeated(&format!("/{name}"), &mut found);
     }
@@ -85,13 +88,13 @@ fn repeated(message: &Message<'_>) -> Option<String> {
 
 /// Inspects what a server says unasked, or asks that no guard looks at: what a client does with its texts is not known, so that they are
 /// read as results are.
-pub(super) fn inspect_unasked(detector: &Detector, message: &Message<'_>, tools: &ToolNames) -> Inspection {
+pub(super) fn inspect_unasked(reader: Reader<'_>, message: &Message<'_>, tools: &ToolNames) -> Inspection {
     match &message.kind {
         Kind::Request { method: Method::SamplingCreateMessage | Method::ElicitationCreate, .. } => {
             Inspection::default()
         }
         Kind::Request { params: Some(params), .. } | Kind::Notification { params: Some(params), .. } => {
-            under("/params", detector.result(params.get(), tools))
+            under("/params", reader.result(params.get(), tools))
         }
         _ => Inspection::default(),
     }
@@ -106,4 +109,4 @@ pub(super) fn under(field: &str, mut found: Inspection) -> Inspection {
 }
 
 /// The tools that each session's servers offer: their names are what an instruction in a result would speak of.
-pub(super) type Sessions = BTreeMap<SessionId, ToolNames>;
+pub(super) type Sessions = BTreeMap<SessionId, Arc<ToolNames>>;

@@ -190,6 +190,7 @@ impl Judge {
             is_retry: false,
             tool: Some(&known),
             tool_names: &self.no_names,
+            ahead: None,
             profile: self.sessions.profile(session),
             block: None,
             metadata: &Value::Null,

@@ -10,7 +10,7 @@ use super::held::Review;
 use super::ui::{interface, widening};
 use super::{About, Connections, Context, Evaluator, Reporter, Scope, Seen};
 use crate::definition::{bounded_name, hex, json_digest};
-use crate::detect::{Inspection, Known, OrderedNames};
+use crate::detect::{INSTRUCTIONS, Inspection, Known, OrderedNames, Reader};
 use crate::engine::asked::Asked;
 use crate::engine::config::EngineConfig;
 use crate::engine::heads;
@@ -49,11 +49,12 @@ impl<'a> Entry<'a> {
 
 /// The entries of a list, as each of its readers has them: those under every member of its name, and those of the result as it is
 /// for readers that do not regard case. `None` where there is no list.
-fn listed_entries<'a>(
-    (list, name): (&str, &str),
+pub(in crate::engine) fn listed_entries<'a>(
+    kind: ItemKind,
     result: &'a RawValue,
     respelled: Option<&'a RawValue>,
 ) -> Option<Vec<&'a RawValue>> {
+    let (list, name) = keys(kind);
     let mut all: Option<Vec<&RawValue>> = None;
     // As they stand, and respelled where they have the same name then: that is one entry.
     let mut known: HashSet<Cow<'_, str>> = HashSet::new();
@@ -125,8 +126,7 @@ impl Evaluator {
         (kind, first): (ItemKind, bool),
         result: &RawValue,
     ) -> bool {
-        let (list, name) = keys(kind);
-        let Some(entries) = listed_entries((list, name), result, seen.reading.respelled) else {
+        let Some(entries) = listed_entries(kind, result, seen.reading.respelled) else {
             // It says nothing of what there is, so nothing of that has changed.
             cx.reporter.counters.invalid_lists += 1;
             return false;
@@ -185,10 +185,10 @@ impl Evaluator {
             cx.reporter.counters.invalid_tools += 1;
             return None;
         };
-        let detector = cx.config.inspection.as_ref().map(|inspection| &*inspection.detector);
-        let known = match kind {
-            ItemKind::Tool => self.definitions.know_tool(detector, &scope.server.0, json.get()),
-            _ => self.definitions.know(detector, json.get()),
+        let server = (kind == ItemKind::Tool).then_some(&*scope.server.0);
+        let known = match cx.reader() {
+            Some(reader) => reader.know(&mut self.definitions, server, json.get()),
+            None => self.definitions.know(None, json.get()),
         };
         let name = if kind == ItemKind::Tool { bounded_name(&name) } else { name.into_owned() };
         Some(Entry { name, json, known })
@@ -357,7 +357,7 @@ impl Evaluator {
     /// Notes a tool that a session's servers offer.
     fn session_tool(&mut self, config: &EngineConfig, session: &SessionId, name: &str) {
         if config.inspection.is_some() {
-            self.sessions.entry(session.clone()).or_default().add(name);
+            Arc::make_mut(self.sessions.entry(session.clone()).or_default()).add(name);
         }
     }
 
@@ -425,7 +425,7 @@ impl Evaluator {
             report_interface(cx, scope, seen.time, change, entry);
         }
         if let ChangeKind::Changed { previous_hash, diff } = &change.kind {
-            let found = found_in(cx.config, kind, entry);
+            let found = found_in(cx.reader(), kind, entry);
             let changed = DefinitionChanged {
                 kind,
                 name: clip(&entry.name, MAX_NAME_BYTES),
@@ -488,10 +488,10 @@ fn change_action(config: &EngineConfig, guards: Option<Action>) -> Action {
 }
 
 /// What is found in what is no tool. What is reported of instructions otherwise is reported with the answer that has them.
-fn found_in(config: &EngineConfig, kind: ItemKind, entry: &Entry<'_>) -> Inspection {
-    match &config.inspection {
-        Some(inspection) if kind == ItemKind::Instructions => {
-            inspection.detector.text("/instructions", &string(Some(entry.json)))
+fn found_in(reader: Option<Reader<'_>>, kind: ItemKind, entry: &Entry<'_>) -> Inspection {
+    match reader {
+        Some(reader) if kind == ItemKind::Instructions => {
+            reader.text(INSTRUCTIONS, &string(Some(entry.json)))
         }
         _ => entry.known.found.clone(),
     }

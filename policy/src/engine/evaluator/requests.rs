@@ -228,9 +228,9 @@ impl Evaluator {
         (id, message): (Option<Value>, &Message<'_>),
         place: &str,
     ) {
-        let Some(inspection) = &cx.config.inspection else { return };
+        let Some(reader) = cx.reader() else { return };
         let tools = self.tool_names(&scope.session);
-        let found = inspection::inspect_unasked(&inspection.detector, message, tools);
+        let found = inspection::inspect_unasked(reader, message, tools);
         if cx.reporter.alerts(&found).next().is_none() {
             cx.reporter.counters.inspection_bounds += found.bounds.total();
             return;
@@ -296,7 +296,7 @@ impl Evaluator {
         mut evaluation: Evaluation,
     ) {
         let time = seen.time;
-        let found = inspection::inspect_call(cx.config.inspection.as_ref(), message, call);
+        let found = inspection::inspect_call((cx.config.inspection.as_ref(), cx.reader()), message, call);
         let seen = Seen { id: Some(&id), ..seen };
         evaluation.find_in_arguments(&Detection::rules(cx.reporter.alerts(&found)));
         let mut called = cx.reporter.recorder.called(id.clone(), call, &evaluation.recorded, &scope.server);

@@ -63,7 +63,8 @@ impl Exchange {
         };
         if let Some(held) = self.relays.find(&fingerprint, begins_behind) {
             mark(cx.connections, &hop, Role::Held(held));
-            self.relays.put_in_front(held, hop, message.raw, seen, cx.reporter.trace.clone());
+            let (trace, ahead) = (cx.reporter.trace.clone(), cx.ahead.clone());
+            self.relays.put_in_front(held, (hop, message.raw), seen, trace, ahead);
             if outer.is_none() {
                 self.release(ev, cx, held);
             }
@@ -85,6 +86,7 @@ impl Exchange {
             time: seen.time,
             trace: cx.reporter.trace.clone(),
             turn: seen.turn.map(Into::into),
+            ahead: cx.ahead.clone(),
         };
         let held = self.relays.hold(held);
         mark(cx.connections, &hop, Role::Held(held));
@@ -95,7 +97,9 @@ impl Exchange {
     /// Reports a held message: as the innermost connection's, with the relays it came through.
     pub(in crate::engine) fn release(&mut self, ev: &mut Evaluator, cx: &mut Context<'_>, id: HeldId) {
         let Some(held) = self.relays.take(id) else { return };
-        cx.traced(held.trace.clone(), |cx| self.report_held(ev, cx, &held));
+        cx.ahead(held.ahead.clone(), |cx| {
+            cx.traced(held.trace.clone(), |cx| self.report_held(ev, cx, &held))
+        });
     }
 
     fn report_held(&mut self, ev: &mut Evaluator, cx: &mut Context<'_>, held: &Held) {

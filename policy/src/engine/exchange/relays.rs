@@ -16,7 +16,9 @@
 //! it goes over: B's with `via` A, and A's.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
+use crate::detect::Ahead;
 use crate::engine::fingerprint::Fingerprint;
 use crate::engine::ids::{HeldId, LinkId};
 use crate::engine::pairing::Link;
@@ -47,6 +49,8 @@ pub(super) struct Held {
     pub(super) trace: Trace,
     /// The turn of the model that it belongs to, where a recording names it.
     pub(super) turn: Option<Box<str>>,
+    /// What was inspected ahead of it.
+    pub(super) ahead: Option<Arc<Ahead>>,
 }
 
 /// All that is between connections.
@@ -102,12 +106,19 @@ impl Relays {
     }
 
     /// Takes a message that turned out to be the outer one of a held one into it.
-    pub(super) fn put_in_front(&mut self, id: HeldId, hop: Hop, raw: &str, seen: Seen<'_>, trace: Trace) {
+    pub(super) fn put_in_front(
+        &mut self,
+        id: HeldId,
+        (hop, raw): (Hop, &str),
+        seen: Seen<'_>,
+        trace: Trace,
+        ahead: Option<Arc<Ahead>>,
+    ) {
         let Some(held) = self.held.get_mut(&id) else { return };
         self.held_bytes = self.held_bytes - held.raw.len() + raw.len();
         held.path.insert(0, hop);
         held.raw = raw.to_owned();
-        (held.bytes, held.time, held.trace) = (seen.bytes, seen.time, trace);
+        (held.bytes, held.time, held.trace, held.ahead) = (seen.bytes, seen.time, trace, ahead);
     }
 
     /// One connection less will answer.

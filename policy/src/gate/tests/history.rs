@@ -136,6 +136,7 @@ impl Guards {
             is_retry: false,
             tool: subject.tools.get(tool),
             tool_names: &ToolNames::default(),
+            ahead: None,
             profile: &subject.profile,
             block: None,
             metadata: &Value::Null,

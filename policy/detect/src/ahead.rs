@@ -1,0 +1,210 @@
+//! What was inspected of a long message before it is read: wherever there is time for that.
+//!
+//! An inspection is a function of a text, so that it does not matter where and when it is made. A [`Reader`] is a detector
+//! that knows of such inspections: what it is asked for and has, it does not inspect again. Of what it has not it inspects as much
+//! as a short message may have, and says of the rest that it was not inspected.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::cache::Key as DefinitionKey;
+use super::{DefinitionCache, Detector, Inspection, Known, ToolNames};
+
+/// Most bytes of a message that are inspected beside what was inspected ahead.
+const BESIDE_BYTES: usize = 256 << 10;
+
+/// How a text is inspected: each is a method of [`Reader`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// [`Reader::tool`].
+    Definition,
+    /// [`Reader::text`].
+    Text,
+    /// [`Reader::result`].
+    Result,
+    /// [`Reader::sampling`].
+    Request,
+    /// [`Reader::arguments`].
+    Arguments,
+    /// [`Reader::interfaces`].
+    Interfaces,
+}
+
+/// A text: where it stands in the message, or, of another, its hash; and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    Within(usize, usize),
+    Elsewhere(u64, usize),
+}
+
+/// What was inspected of one message.
+pub struct Ahead {
+    /// The bytes of the message.
+    source: Arc<[u8]>,
+    hasher: RandomState,
+    found: HashMap<(Way, Place), Inspection>,
+    /// Of definitions, by the patterns of some servers that they were searched for.
+    known: HashMap<(Option<usize>, Place), (DefinitionKey, Arc<Known>)>,
+    /// Bytes that may still be inspected beside.
+    left: AtomicUsize,
+}
+
+impl Ahead {
+    /// Nothing yet of this message.
+    pub fn of(source: Arc<[u8]>) -> Self {
+        Self {
+            source,
+            hasher: RandomState::new(),
+            found: HashMap::new(),
+            known: HashMap::new(),
+            left: AtomicUsize::new(BESIDE_BYTES),
+        }
+    }
+
+    /// Inspects a text of the message. `tools`: the names of the session's tools, for results.
+    pub fn inspect(&mut self, detector: &Detector, way: Way, text: &str, tools: &ToolNames) {
+        let place = self.place(text);
+        if !self.found.contains_key(&(way, place)) {
+            let found = Reader::new(detector, None).read_by(way, text, tools);
+            // A message that waits for another one is copied.
+            self.found.insert((way, self.elsewhere(text)), found.clone());
+            self.found.insert((way, place), found);
+        }
+    }
+
+    /// Takes a definition of the message, of the tool of this server or of anything else, into what is known.
+    pub fn know(
+        &mut self,
+        detector: &Detector,
+        definitions: &mut DefinitionCache,
+        server: Option<&str>,
+        json: &str,
+    ) {
+        let own = server.and_then(|server| detector.own_patterns(server));
+        let place = self.place(json);
+        if !self.known.contains_key(&(own, place)) {
+            let known = definitions.look(Some(detector), server, json);
+            self.known.insert((own, self.elsewhere(json)), known.clone());
+            self.known.insert((own, place), known);
+        }
+    }
+
+    fn place(&self, text: &str) -> Place {
+        // In the bytes of the message itself it is found without being read.
+        let from = text.as_ptr().addr().checked_sub(self.source.as_ptr().addr());
+        match from.filter(|from| from + text.len() <= self.source.len()) {
+            Some(from) => Place::Within(from, text.len()),
+            None => self.elsewhere(text),
+        }
+    }
+
+    fn elsewhere(&self, text: &str) -> Place {
+        Place::Elsewhere(self.hasher.hash_one(text), text.len())
+    }
+
+    /// Memory that it keeps, about: above all the message.
+    pub fn bytes(&self) -> usize {
+        self.source.len()
+    }
+
+    /// Whether so many bytes may be inspected beside.
+    fn admits(&self, bytes: usize) -> bool {
+        let take = |left: usize| left.checked_sub(bytes);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
+
+impl fmt::Debug for Ahead {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, texts) = (self.source.len(), self.found.len() + self.known.len());
+        formatter.debug_struct("Ahead").field("bytes", &bytes).field("texts", &texts).finish()
+    }
+}
+
+/// A detector, and what was inspected ahead of the message at hand, if that is a long one.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    detector: &'a Detector,
+    ahead: Option<&'a Ahead>,
+}
+
+impl<'a> Reader<'a> {
+    /// One of a message of which this was inspected ahead.
+    pub fn new(detector: &'a Detector, ahead: Option<&'a Ahead>) -> Self {
+        Self { detector, ahead }
+    }
+
+    /// [`Detector::tool`].
+    pub fn tool(&self, json: &str) -> Inspection {
+        self.read(Way::Definition, json, || self.detector.tool(json))
+    }
+
+    /// [`Detector::text`]; of one text there is one field.
+    pub fn text(&self, field: &str, text: &str) -> Inspection {
+        self.read(Way::Text, text, || self.detector.text(field, text))
+    }
+
+    /// [`Detector::result`].
+    pub fn result(&self, json: &str, tools: &ToolNames) -> Inspection {
+        self.read(Way::Result, json, || self.detector.result(json, tools))
+    }
+
+    /// [`Detector::sampling`].
+    pub fn sampling(&self, json: &str) -> Inspection {
+        self.read(Way::Request, json, || self.detector.sampling(json))
+    }
+
+    /// [`Detector::arguments`].
+    pub fn arguments(&self, json: &str) -> Inspection {
+        self.read(Way::Arguments, json, || self.detector.arguments(json))
+    }
+
+    /// [`Detector::interfaces`].
+    pub fn interfaces(&self, json: &str) -> Inspection {
+        self.read(Way::Interfaces, json, || self.detector.interfaces(json))
+    }
+
+    /// What is known of a definition, of the tool of this server or of anything else: see [`DefinitionCache::know`].
+    pub fn know(&self, definitions: &mut DefinitionCache, server: Option<&str>, json: &str) -> Arc<Known> {
+        if let Some(ahead) = self.ahead {
+            let own = server.and_then(|server| self.detector.own_patterns(server));
+            if let Some((key, known)) = ahead.known.get(&(own, ahead.place(json))) {
+                definitions.learn(*key, Arc::clone(known));
+                return Arc::clone(known);
+            }
+            if !ahead.admits(json.len()) {
+                return Arc::new(Known::uninspected(json, self.detector.uninspected()));
+            }
+        }
+        definitions.look(Some(self.detector), server, json).1
+    }
+
+    fn read_by(&self, way: Way, text: &str, tools: &ToolNames) -> Inspection {
+        match way {
+            Way::Definition => self.tool(text),
+            Way::Text => self.text(INSTRUCTIONS, text),
+            Way::Result => self.result(text, tools),
+            Way::Request => self.sampling(text),
+            Way::Arguments => self.arguments(text),
+            Way::Interfaces => self.interfaces(text),
+        }
+    }
+
+    fn read(&self, way: Way, text: &str, inspect: impl FnOnce() -> Inspection) -> Inspection {
+        let Some(ahead) = self.ahead else { return inspect() };
+        if let Some(found) = ahead.found.get(&(way, ahead.place(text))) {
+            found.clone()
+        } else if ahead.admits(text.len()) {
+            inspect()
+        } else {
+            self.detector.uninspected()
+        }
+    }
+}
+
+/// The one text that is inspected as such: what a server says of itself.
+pub const INSTRUCTIONS: &str = "/instructions";
