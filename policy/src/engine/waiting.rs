@@ -78,7 +78,8 @@ impl Engine {
         }
         let (Some(id), Some(time)) = (input.connection(), input.time()) else { return Some(input) };
         let waits = self.lines.has(id) || frame.is_some() && self.is_behind(id);
-        if !waits && !(is_long && self.admit(id, time, out)) {
+        let goes_apart = waits || (is_long && self.admit(id, time, out));
+        if !goes_apart {
             return Some(input);
         }
         let is_awaited = match frame {
@@ -86,7 +87,7 @@ impl Engine {
             Some((Direction::ServerToClient, _)) => is_long && self.is_listing(id),
             None => false,
         };
-        let Some(kept) = Kept::of(input) else { return None };
+        let kept = Kept::of(input)?;
         self.counters.messages_delayed += u64::from(frame.is_some() && !is_long);
         let user = {
             let Self { lines, connections, .. } = self;

@@ -461,7 +461,7 @@ fn users_are_inspected_in_turn() {
     inspect_all(&mut bench);
     assert_eq!(bench.engine.counters().inspections_apart, 4);
     // An outcome that nobody waits for changes nothing.
-    let counters = bench.engine.counters().clone();
+    let counters = *bench.engine.counters();
     outcome(&mut bench, Inspected::failed(1));
     assert_eq!(bench.engine.counters().inspections_given_up, counters.inspections_given_up);
 }

@@ -336,7 +336,8 @@ fn adopted_connection_is_known_by_next_message() {
     const EDITOR: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"processId":1}}"#;
     const LOG: &str = r#"{"level":"info","message":"tools/list"}"#;
     use Direction::{ClientToServer as Asks, ServerToClient as Says};
-    let cases: [(&str, &[(Direction, &str)], bool); 14] = [
+    type Case<'a> = (&'a str, &'a [(Direction, &'a str)], bool);
+    let cases: [Case<'_>; 14] = [
         ("a call", &[(Asks, CALL)], true),
         ("a notification of the client", &[(Asks, READY)], true),
         ("a ping, and a call", &[(Asks, PING), (Says, EMPTY), (Asks, CALL)], true),
