@@ -37,6 +37,7 @@ pub fn detect(config: &Config) -> DetectConfig {
         disabled: switched_off(config).collect(),
         custom_patterns: own.collect(),
         of_servers: patterns_of_guards(config),
+        ..DetectConfig::default()
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Budget {
     pub(super) growth: usize,
     /// Bytes that may still be read twice, since a segment goes on into the next.
     pub(super) overlap: usize,
+    /// Bytes that the learned scorer may still read.
+    pub(super) scored: usize,
     /// Whether one of them was not enough.
     pub(super) exceeded: bool,
 }
@@ -35,6 +37,7 @@ impl Default for Budget {
             forms: 4 << 20,
             growth: 1 << 20,
             overlap: 1 << 20,
+            scored: 4 << 20,
             exceeded: false,
         }
     }

@@ -18,6 +18,7 @@
 //! | `schema` | what a text of a definition is for: an icon, a header, a value |
 //! | `budget` | how much of this one message may take |
 //! | `segment` | a long text in parts, and which come first |
+//! | `learned` | what wording, concepts and relations together are worth: a model |
 //! | `inspect` | all of it for one field after the other |
 
 mod apps;
@@ -30,6 +31,7 @@ mod fold;
 mod harmless;
 mod index;
 mod inspect;
+pub mod learned;
 mod names;
 mod orders;
 mod pattern;
@@ -48,6 +50,7 @@ mod walk;
 mod window;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,9 +71,11 @@ use mcpwarden_terms::glob::NameGlob;
 use mcpwarden_terms::{Category, Detection, Severity};
 
 use evidence::Masking;
+use learned::{Context, Document, Model, Scorer, Subject};
 use inspect::{Inspector, Joined, MAX_DETECTIONS};
 use probe::Matcher;
 use signs::Signs;
+use view::View;
 use walk::{Leaf, walk};
 
 /// Longest name that the protocol allows (revision 2025-11-25: 1 to 128 characters), and the last provider takes. Bytes.
@@ -86,6 +91,21 @@ pub struct DetectConfig {
     pub custom_patterns: Vec<CustomPattern>,
     /// Patterns for the tools of some servers. The first entry that names a server is the one for it.
     pub of_servers: Vec<ServerPatterns>,
+    /// Which model scores texts.
+    #[serde(skip)]
+    pub scorer: ScorerModel,
+}
+
+/// The model of the learned scorer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum ScorerModel {
+    /// The one that comes with the program.
+    #[default]
+    BuiltIn,
+    /// Another one.
+    Given(Arc<Model>),
+    /// None: rules alone decide.
+    Off,
 }
 
 /// Patterns of the user's own for the definitions of tools of some servers, and for nothing else.
@@ -181,6 +201,7 @@ pub struct Detector {
     request: Matcher,
     value: Matcher,
     read_only: Matcher,
+    scorer: Option<Arc<Model>>,
     /// What is looked for in the tools of some servers besides.
     of_servers: Vec<(Vec<NameGlob>, Self)>,
 }
@@ -200,10 +221,18 @@ impl Detector {
                 disabled: config.disabled.clone(),
                 custom_patterns: entry.patterns.clone(),
                 of_servers: Vec::new(),
+                scorer: ScorerModel::Off,
             };
             Ok((globs, Self::new(RuleSet::default(), &own)?))
         });
         let of_servers = of_servers.collect::<Result<_, Vec<RuleError>>>()?;
+        // Without rules nothing is looked for at all.
+        let scorer = match &config.scorer {
+            _ if rules.rules.is_empty() => None,
+            ScorerModel::BuiltIn => Model::built_in(),
+            ScorerModel::Given(model) => Some(Arc::clone(model)),
+            ScorerModel::Off => None,
+        };
         let rules = rules.with(RuleSet::custom(&config.custom_patterns)?)?;
         let kept: Vec<Rule> =
             rules.rules.into_iter().filter(|rule| !config.disabled.contains(&rule.category)).collect();
@@ -221,6 +250,7 @@ impl Detector {
             request: matcher(Scope::Request)?,
             value: matcher(Scope::Value)?,
             read_only: matcher(Scope::ReadOnly)?,
+            scorer,
             of_servers,
         })
     }
@@ -247,7 +277,26 @@ impl Detector {
 
     /// The same of one of several definitions: what `known` has, which belongs to this detector, is not read again.
     pub fn tool_among(&self, json: &str, known: &mut Harmless) -> Inspection {
-        let mut inspector = Inspector::default();
+        let scorer = self.scorer.as_ref().map(|model| {
+            Scorer::new(Arc::clone(model), Subject::Definition, schema::context(json))
+        });
+        self.inspect_tool(json, known, scorer).0
+    }
+
+    /// What the learned scorer reads of a definition, for training, and what rules alone find.
+    pub fn record_tool(&self, json: &str) -> (Inspection, Document) {
+        let scorer = Scorer::blank(Subject::Definition, schema::context(json));
+        let (found, document) = self.inspect_tool(json, &mut Harmless::default(), Some(scorer));
+        (found, document.unwrap_or_default())
+    }
+
+    fn inspect_tool(
+        &self,
+        json: &str,
+        known: &mut Harmless,
+        scorer: Option<Scorer>,
+    ) -> (Inspection, Option<Document>) {
+        let mut inspector = Inspector::scoring(scorer);
         let mut joined = Joined::default();
         let only_reads = schema::only_reads(json);
         let complete = walk(json, |path, leaf, text| {
@@ -255,9 +304,12 @@ impl Detector {
             if of_meta && VARYING.contains(&path.below_root()) || schema::is_icon(path, leaf, &text) {
                 return;
             }
+            inspector.enter(path.keys().any(|key| key == "properties"));
             if leaf == Leaf::Text && !path.is("name") {
                 self.schema_text(&mut inspector, path, &text, only_reads);
-                if !known.has(&text) && inspector.text(&self.definition, &text, || path.pointer()) {
+                if known.has(&text) {
+                    inspector.score(&self.definition, &View::raw(&text), &text, &|| path.pointer());
+                } else if inspector.text(&self.definition, &text, || path.pointer()) {
                     known.add(&text);
                 }
                 joined.push(path, &text);
@@ -274,7 +326,7 @@ impl Detector {
             inspector.name(names, &self.definition, &text, || path.pointer());
         });
         joined.inspect(&mut inspector, &self.definition);
-        inspector.finish(&self.definition, complete)
+        inspector.finish_recorded(&self.definition, complete)
     }
 
     /// Inspects a text of a definition by what it is for.
@@ -303,7 +355,26 @@ impl Detector {
     /// Inspects the JSON text of a tool's result, by rules that are stricter than those of definitions: a result
     /// may be any document. `tools` are the names of the session's tools.
     pub fn result(&self, json: &str, tools: &ToolNames) -> Inspection {
-        let mut inspector = Inspector::default();
+        let scorer = self.scorer.as_ref().map(|model| {
+            Scorer::new(Arc::clone(model), Subject::Result, Context::default())
+        });
+        self.inspect_result(json, tools, scorer).0
+    }
+
+    /// What the learned scorer reads of a result, for training, and what rules alone find.
+    pub fn record_result(&self, json: &str, tools: &ToolNames) -> (Inspection, Document) {
+        let scorer = Scorer::blank(Subject::Result, Context::default());
+        let (found, document) = self.inspect_result(json, tools, Some(scorer));
+        (found, document.unwrap_or_default())
+    }
+
+    fn inspect_result(
+        &self,
+        json: &str,
+        tools: &ToolNames,
+        scorer: Option<Scorer>,
+    ) -> (Inspection, Option<Document>) {
+        let mut inspector = Inspector::scoring(scorer);
         let complete = walk(json, |path, leaf, text| match leaf {
             Leaf::Text if is_blob(path) && !decode::may_be_text(&text) => {}
             Leaf::Text => inspector.result_text(&self.result, tools, &text, || path.pointer()),
@@ -314,7 +385,7 @@ impl Detector {
                 inspector.name(None, &self.result, &text, || path.pointer());
             }
         });
-        inspector.finish(&self.result, complete)
+        inspector.finish_recorded(&self.result, complete)
     }
 
     /// Inspects the JSON text of a call's arguments for secrets and sensitive paths. Evidence is masked.

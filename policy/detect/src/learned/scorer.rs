@@ -1,0 +1,322 @@
+//! One message, window by window: the worst window, and what the whole message adds to it.
+
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+use mcpwarden_terms::{Category, Detection, Form, Match, Severity};
+
+use super::concepts::Trait;
+use super::features::{Context, Feature, Workspace, name_of, name_of_order, of_mask, of_sentence};
+use super::model::{Model, Side, Subject, Sums};
+use super::tokens::hash;
+use crate::evidence::{Masking, evidence};
+use crate::sentence::{SENTENCE_BYTES, end_of_sentence};
+use crate::severity::{score_of, severity_of};
+use crate::view::View;
+
+/// The rule that a detection of the scorer names.
+pub const LEARNED: &str = "learned_scorer";
+/// Most sentences of a window.
+pub(super) const WINDOW: usize = 3;
+/// Text before and behind a window that is kept for the evidence. Bytes.
+const AROUND: usize = 256;
+/// The most that a detection of the scorer scores: it is never critical.
+const MOST: u32 = 199;
+/// Features that a detection names.
+const NAMED: usize = 4;
+/// Features of a whole text before those of rules.
+const RULES: u16 = 64;
+/// The kinds of attacks, in the order of the model's weights.
+pub const KINDS: [Category; super::model::KINDS] = [
+    Category::CredentialTheft,
+    Category::Exfiltration,
+    Category::HiddenInstructions,
+    Category::ShellInjection,
+    Category::ToolRedirection,
+    Category::ParameterTampering,
+    Category::PreferenceManipulation,
+    // What deletes, pays or publishes, for which there is no category of its own.
+    Category::HiddenInstructions,
+];
+
+/// A sentence as training reads it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recorded {
+    /// Hashes of its words.
+    pub words: Vec<u32>,
+    /// Hashes of the order of its concepts.
+    pub order: Vec<u32>,
+    /// Its concepts and traits.
+    pub mask: u64,
+}
+
+/// A message as training reads it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Document {
+    /// Its texts, sentence by sentence.
+    pub texts: Vec<Vec<Recorded>>,
+    /// What is known of the whole.
+    pub whole: Vec<u16>,
+    context: Context,
+}
+
+impl Document {
+    /// Calls `visit` with the number of each feature of a window with this mask.
+    pub fn of_mask(&self, mask: u64, visit: impl FnMut(usize)) {
+        of_mask(mask, &self.context, visit);
+    }
+
+    /// The score, and where the worst window is: its text and sentences. `None` without any text.
+    pub fn score(&self, side: &Side) -> Option<(i64, usize, Range<usize>)> {
+        let sums = |sentence: &Recorded| Sums {
+            words: (sentence.words.iter().map(|hash| side.hashed(*hash)).sum(), sentence.words.len() as u64),
+            order: (sentence.order.iter().map(|hash| side.hashed(*hash)).sum(), sentence.order.len() as u64),
+            mask: sentence.mask,
+        };
+        let mut best: Option<(i64, usize, Range<usize>)> = None;
+        for (number, text) in self.texts.iter().enumerate() {
+            let all: Vec<Sums> = text.iter().map(sums).collect();
+            for window in windows(text.len()) {
+                let sums = all[window.clone()].iter().fold(Sums::default(), |all, one| all.with(*one));
+                let score = side.window(sums, &self.context);
+                if best.as_ref().is_none_or(|(best, ..)| score > *best) {
+                    best = Some((score, number, window));
+                }
+            }
+        }
+        let whole = side.whole(&self.whole);
+        best.map(|(score, number, window)| (score + whole, number, window))
+    }
+}
+
+/// The windows of so many sentences, by their last one: of one, two and three sentences.
+pub fn windows(sentences: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..sentences).flat_map(|last| (last.saturating_sub(WINDOW - 1)..=last).rev().map(move |first| first..last + 1))
+}
+
+/// A window that is worse than all before it.
+#[derive(Clone, Debug)]
+struct Worst {
+    score: i64,
+    mask: u64,
+    field: String,
+    form: Form,
+    /// The window, in normal form.
+    window: String,
+    traits: u64,
+    /// Text of the original around it, where that begins, and where the window is in it.
+    original: String,
+    offset: usize,
+    range: Range<usize>,
+}
+
+/// The scorer of one message.
+#[derive(Clone, Debug)]
+pub(crate) struct Scorer {
+    model: Arc<Model>,
+    subject: Subject,
+    context: Context,
+    traits: u64,
+    sentences: u64,
+    worst: Option<Worst>,
+    work: Workspace,
+    record: Option<Document>,
+}
+
+impl Scorer {
+    pub(crate) fn new(model: Arc<Model>, subject: Subject, context: Context) -> Self {
+        Self {
+            model,
+            subject,
+            context,
+            traits: 0,
+            sentences: 0,
+            worst: None,
+            work: Workspace::default(),
+            record: None,
+        }
+    }
+
+    /// One that keeps what training reads, and finds nothing.
+    pub(crate) fn blank(subject: Subject, context: Context) -> Self {
+        static EMPTY: LazyLock<Arc<Model>> =
+            LazyLock::new(|| Arc::new(Model::new(Side::empty(), Side::empty())));
+        let record = Document { context: context.clone(), ..Document::default() };
+        Self { record: Some(record), ..Self::new(Arc::clone(&EMPTY), subject, context) }
+    }
+
+    /// The next text is that of a parameter, or not.
+    pub(crate) fn enter(&mut self, in_parameter: bool) {
+        self.traits = if in_parameter { Trait::InParameter.bit() } else { 0 };
+    }
+
+    /// Scores the windows of a text in normal form. `original`: the text as sent.
+    pub(crate) fn text(&mut self, view: &View<'_>, original: &str, field: &dyn Fn() -> String) {
+        let encoded = !matches!(
+            view.form,
+            Form::Raw | Form::Normal | Form::Words | Form::Joined | Form::Escapes | Form::Markup
+        );
+        let traits = self.traits | if encoded { Trait::Encoded.bit() } else { 0 };
+        let mut last: [(Sums, usize); WINDOW] = [(Sums::default(), 0); WINDOW];
+        let (mut known, mut start) = (0, 0);
+        let mut recorded = Vec::new();
+        while start < view.text.len() {
+            let end = sentence_end(&view.text, start);
+            let sentence = &view.text[start..end];
+            if sentence.chars().any(char::is_alphanumeric) {
+                let first = if known == 0 { Trait::First.bit() } else { 0 };
+                let sums = self.sentence(sentence, traits | first, &mut recorded);
+                last.rotate_right(1);
+                last[0] = (sums, start);
+                known += 1;
+                let mut all = Sums::default();
+                for (sums, start) in last.iter().take(known) {
+                    all = all.with(*sums);
+                    self.keep(all, view, *start..end, traits, original, field);
+                }
+            }
+            start = end;
+        }
+        self.sentences += known as u64;
+        if let Some(record) = &mut self.record
+            && !recorded.is_empty()
+        {
+            record.texts.push(recorded);
+        }
+    }
+
+    fn sentence(&mut self, sentence: &str, traits: u64, recorded: &mut Vec<Recorded>) -> Sums {
+        let side = self.model.side(self.subject);
+        let (mut sums, mut record) = (Sums::default(), self.record.is_some().then(Recorded::default));
+        let add = |sum: &mut (i64, u64), hash: u32| {
+            sum.0 += side.hashed(hash);
+            sum.1 += 1;
+        };
+        let found = of_sentence(&mut self.work, sentence, &self.context, traits, |feature| match feature {
+            Feature::Words(hash, _) => {
+                add(&mut sums.words, hash);
+                record.iter_mut().for_each(|record| record.words.push(hash));
+            }
+            Feature::Order(hash, _) => {
+                add(&mut sums.order, hash);
+                record.iter_mut().for_each(|record| record.order.push(hash));
+            }
+        });
+        sums.mask = found.mask;
+        recorded.extend(record.map(|record| Recorded { mask: found.mask, ..record }));
+        sums
+    }
+
+    fn keep(
+        &mut self,
+        sums: Sums,
+        view: &View<'_>,
+        window: Range<usize>,
+        traits: u64,
+        original: &str,
+        field: &dyn Fn() -> String,
+    ) {
+        let score = self.model.side(self.subject).window(sums, &self.context);
+        if self.worst.as_ref().is_some_and(|worst| worst.score >= score) {
+            return;
+        }
+        let range = view.original(window.clone());
+        let offset = original.floor_char_boundary(range.start.saturating_sub(AROUND));
+        let end = original.ceil_char_boundary((range.end + AROUND).min(original.len()));
+        self.worst = Some(Worst {
+            score,
+            mask: sums.mask,
+            field: field(),
+            form: view.form,
+            window: view.text[window].to_owned(),
+            traits,
+            original: original[offset..end.max(offset)].to_owned(),
+            offset,
+            range: range.start.saturating_sub(offset)..range.end.saturating_sub(offset),
+        });
+    }
+
+    /// What was found, beside what the rules found; and what training reads, if that is kept.
+    pub(crate) fn finish(self, found: &[Detection], masking: Masking) -> (Option<Detection>, Option<Document>) {
+        let whole = whole(found, self.sentences);
+        let side = self.model.side(self.subject);
+        let document = self.record.map(|record| Document { whole: whole.clone(), ..record });
+        let Some(worst) = self.worst else { return (None, document) };
+        let score = worst.score + side.whole(&whole);
+        let Some((points, severity)) = points(side, score) else { return (None, document) };
+        let mut shown = evidence(&worst.original, worst.range, masking, false);
+        shown.position += worst.offset as u64;
+        let reasons = reasons(side, &self.context, &worst.window, worst.traits, worst.mask);
+        let names: Vec<String> = reasons.into_iter().take(NAMED).map(|(name, _)| name).collect();
+        let Match { context, .. } = &mut shown;
+        context.push_str(&format!("; weighs most: {} (model {})", names.join(", "), self.model.id()));
+        let detection = Detection {
+            pattern: LEARNED.to_owned(),
+            category: KINDS[side.kind(worst.mask)],
+            severity,
+            field: worst.field,
+            matches: vec![shown],
+            score: points,
+            form: worst.form,
+        };
+        (Some(detection), document)
+    }
+}
+
+/// Where the sentence that begins at `start` ends.
+fn sentence_end(text: &str, start: usize) -> usize {
+    let limit = text.floor_char_boundary((start + SENTENCE_BYTES).min(text.len()));
+    let end = end_of_sentence(text.as_bytes(), start, limit);
+    text.ceil_char_boundary((end + 1).min(text.len()))
+}
+
+/// The score of a detection on the scale of rules, and its severity; `None` below `review`.
+fn points(side: &Side, score: i64) -> Option<(u32, Severity)> {
+    let (review, high) = (i64::from(side.review), i64::from(side.high));
+    let medium = i64::from(score_of(Severity::Medium));
+    let span = i64::from(score_of(Severity::High)) - medium;
+    let points = if score < review { return None } else { medium + (score - review) * span / (high - review) };
+    let points = u32::try_from(points).unwrap_or(MOST).min(MOST);
+    Some((points, severity_of(points)?))
+}
+
+/// What is known of a whole text: what rules found in it, and how long it is.
+fn whole(found: &[Detection], sentences: u64) -> Vec<u16> {
+    let by_rules: Vec<&Detection> = found.iter().filter(|found| found.category != Category::Custom).collect();
+    let worst = by_rules.iter().map(|found| found.score).max().unwrap_or(0);
+    let bucket = [25, 50, 75, 100, 150, 200].iter().filter(|least| worst >= **least).count();
+    let count = by_rules.len().min(4);
+    let length = (u64::BITS - sentences.leading_zeros()).min(12);
+    let mut whole: Vec<u16> = [bucket, 8 + count, 16 + length as usize].iter().map(|number| *number as u16).collect();
+    for found in by_rules {
+        let rules = super::model::WHOLE as u32 - u32::from(RULES);
+        let number = RULES + (hash(found.pattern.as_bytes(), 9) % rules) as u16;
+        if !whole.contains(&number) {
+            whole.push(number);
+        }
+    }
+    whole
+}
+
+/// What speaks for an attack in a window, in words, the heaviest first; with its part of the score.
+pub(crate) fn reasons(side: &Side, context: &Context, window: &str, traits: u64, mask: u64) -> Vec<(String, i64)> {
+    let mut found: Vec<(String, i64)> = Vec::new();
+    let mut add = |name: String, weight: i64| match found.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, sum)) => *sum += weight,
+        None => found.push((name, weight)),
+    };
+    of_mask(mask, context, |number| add(name_of(number), i64::from(side.masks[number])));
+    let mut start = 0;
+    while start < window.len() {
+        let end = sentence_end(window, start);
+        let sentence = &window[start..end];
+        of_sentence(&mut Workspace::default(), sentence, context, traits, |feature| match feature {
+            Feature::Words(hash, range) => add(format!("{:?}", &sentence[range]), side.hashed(hash)),
+            Feature::Order(hash, order) => add(name_of_order(order), side.hashed(hash)),
+        });
+        start = end;
+    }
+    found.retain(|(_, weight)| *weight > 0);
+    found.sort_by(|(one, a), (other, b)| b.cmp(a).then_with(|| one.cmp(other)));
+    found
+}
