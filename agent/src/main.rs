@@ -72,6 +72,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             matching::run(config.as_deref(), json, &command).map(verdict)
         }
         Command::Inspect(options) => Ok(inspect::run(&options)),
+        Command::Explain(options) => explain::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Decide(options) => decide::run(&options),
         Command::Replay(options) => replay::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Block(options) => blocks::block(options).map(|()| ExitCode::SUCCESS),

@@ -61,6 +61,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<String>,
     },
+    /// Make the weights of the learned scorer, and measure them on what they were not made with
+    Train {
+        /// Arguments for the training; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<String>,
+    },
     /// Put any input through everything that reads input, for some seconds each
     Fuzz(fuzz::Args),
     /// Run the agent for an hour under load: whether everything is said once, and memory stays what it is
@@ -89,6 +95,7 @@ fn main() -> ExitCode {
         Command::Package(args) => package::package(&args),
         Command::Demo => demo::demo(),
         Command::Eval { args } => bench::eval(&args),
+        Command::Train { args } => bench::train(&args),
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Soak { short } => bench::soak(short),
         Command::Bench { what, args } => bench::bench(&what, &args),

@@ -8,7 +8,7 @@ use mcpwarden_terms::{Detection, Form, escape_pointer};
 use super::decode;
 use super::evidence::{Masking, evidence};
 use super::fold::{Folded, Folding, fold};
-use super::learned::{Document, Scorer};
+use super::learned::{Finished, Scorer};
 use super::names::{ToolNames, words};
 use super::probe::{Hit, Matcher, Work};
 use super::segment::segments;
@@ -362,20 +362,20 @@ impl Inspector {
 
     /// The inspection, with a word on what was too much.
     pub(super) fn finish(self, matcher: &Matcher, complete: bool) -> Inspection {
-        self.finish_recorded(matcher, complete).0
+        self.finish_scored(matcher, complete).0
     }
 
-    /// The same, and what training reads of the message, if that was kept.
-    pub(super) fn finish_recorded(
+    /// The same, and what else the scorer has.
+    pub(super) fn finish_scored(
         mut self,
         matcher: &Matcher,
         complete: bool,
-    ) -> (Inspection, Option<Document>) {
+    ) -> (Inspection, Finished) {
         let worst_first = |found: &Detection| Reverse(found.score);
         let scorer = self.scorer.take();
-        let (learned, document) =
+        let mut finished =
             scorer.map(|scorer| scorer.finish(&self.detections, self.masking)).unwrap_or_default();
-        self.detections.extend(learned);
+        self.detections.extend(finished.detection.take());
         self.detections.sort_by_key(worst_first);
         self.bounds.detections_dropped += self.detections.len().saturating_sub(MAX_DETECTIONS) as u64;
         self.detections.truncate(MAX_DETECTIONS);
@@ -388,7 +388,7 @@ impl Inspector {
             self.detections.sort_by_key(worst_first);
         }
         self.bounds.keys_dropped = u64::from(!complete);
-        (Inspection { detections: self.detections, bounds: self.bounds }, document)
+        (Inspection { detections: self.detections, bounds: self.bounds }, finished)
     }
 }
 

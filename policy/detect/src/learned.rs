@@ -6,11 +6,12 @@
 
 mod concepts;
 mod features;
+mod gate;
 mod model;
 mod scorer;
 mod tokens;
 
 pub(crate) use features::Context;
 pub use model::{MODEL_BYTES, Model, ModelError, Side, Subject};
-pub(crate) use scorer::Scorer;
-pub use scorer::{Document, KINDS, LEARNED, Recorded, windows};
+pub(crate) use scorer::{Finished, Scorer};
+pub use scorer::{Document, Explained, KINDS, LEARNED, Recorded, windows};

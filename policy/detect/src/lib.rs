@@ -71,7 +71,7 @@ use mcpwarden_terms::glob::NameGlob;
 use mcpwarden_terms::{Category, Detection, Severity};
 
 use evidence::Masking;
-use learned::{Context, Document, Model, Scorer, Subject};
+use learned::{Context, Document, Explained, Finished, Model, Scorer, Subject};
 use inspect::{Inspector, Joined, MAX_DETECTIONS};
 use probe::Matcher;
 use signs::Signs;
@@ -277,17 +277,35 @@ impl Detector {
 
     /// The same of one of several definitions: what `known` has, which belongs to this detector, is not read again.
     pub fn tool_among(&self, json: &str, known: &mut Harmless) -> Inspection {
-        let scorer = self.scorer.as_ref().map(|model| {
-            Scorer::new(Arc::clone(model), Subject::Definition, schema::context(json))
-        });
-        self.inspect_tool(json, known, scorer).0
+        self.inspect_tool(json, known, self.scorer_of_tool(json)).0
+    }
+
+    fn scorer_of_tool(&self, json: &str) -> Option<Scorer> {
+        let model = Arc::clone(self.scorer.as_ref()?);
+        Some(Scorer::new(model, Subject::Definition, schema::context(json)))
+    }
+
+    /// Inspects a definition or a result as [`tool`](Self::tool) and [`result`](Self::result) do, and explains the score of
+    /// the learned scorer, if that is on and there is any text.
+    pub fn explain(&self, subject: Subject, json: &str) -> (Inspection, Option<Explained>) {
+        let (found, finished) = match subject {
+            Subject::Definition => {
+                let scorer = self.scorer_of_tool(json).map(Scorer::explaining);
+                self.inspect_tool(json, &mut Harmless::default(), scorer)
+            }
+            Subject::Result => {
+                let scorer = self.scorer_of_result().map(Scorer::explaining);
+                self.inspect_result(json, &ToolNames::default(), scorer)
+            }
+        };
+        (found, finished.explained)
     }
 
     /// What the learned scorer reads of a definition, for training, and what rules alone find.
     pub fn record_tool(&self, json: &str) -> (Inspection, Document) {
         let scorer = Scorer::blank(Subject::Definition, schema::context(json));
-        let (found, document) = self.inspect_tool(json, &mut Harmless::default(), Some(scorer));
-        (found, document.unwrap_or_default())
+        let (found, finished) = self.inspect_tool(json, &mut Harmless::default(), Some(scorer));
+        (found, finished.document.unwrap_or_default())
     }
 
     fn inspect_tool(
@@ -295,7 +313,7 @@ impl Detector {
         json: &str,
         known: &mut Harmless,
         scorer: Option<Scorer>,
-    ) -> (Inspection, Option<Document>) {
+    ) -> (Inspection, Finished) {
         let mut inspector = Inspector::scoring(scorer);
         let mut joined = Joined::default();
         let only_reads = schema::only_reads(json);
@@ -326,7 +344,7 @@ impl Detector {
             inspector.name(names, &self.definition, &text, || path.pointer());
         });
         joined.inspect(&mut inspector, &self.definition);
-        inspector.finish_recorded(&self.definition, complete)
+        inspector.finish_scored(&self.definition, complete)
     }
 
     /// Inspects a text of a definition by what it is for.
@@ -355,17 +373,19 @@ impl Detector {
     /// Inspects the JSON text of a tool's result, by rules that are stricter than those of definitions: a result
     /// may be any document. `tools` are the names of the session's tools.
     pub fn result(&self, json: &str, tools: &ToolNames) -> Inspection {
-        let scorer = self.scorer.as_ref().map(|model| {
-            Scorer::new(Arc::clone(model), Subject::Result, Context::default())
-        });
-        self.inspect_result(json, tools, scorer).0
+        self.inspect_result(json, tools, self.scorer_of_result()).0
+    }
+
+    fn scorer_of_result(&self) -> Option<Scorer> {
+        let model = Arc::clone(self.scorer.as_ref()?);
+        Some(Scorer::new(model, Subject::Result, Context::default()))
     }
 
     /// What the learned scorer reads of a result, for training, and what rules alone find.
     pub fn record_result(&self, json: &str, tools: &ToolNames) -> (Inspection, Document) {
         let scorer = Scorer::blank(Subject::Result, Context::default());
-        let (found, document) = self.inspect_result(json, tools, Some(scorer));
-        (found, document.unwrap_or_default())
+        let (found, finished) = self.inspect_result(json, tools, Some(scorer));
+        (found, finished.document.unwrap_or_default())
     }
 
     fn inspect_result(
@@ -373,7 +393,7 @@ impl Detector {
         json: &str,
         tools: &ToolNames,
         scorer: Option<Scorer>,
-    ) -> (Inspection, Option<Document>) {
+    ) -> (Inspection, Finished) {
         let mut inspector = Inspector::scoring(scorer);
         let complete = walk(json, |path, leaf, text| match leaf {
             Leaf::Text if is_blob(path) && !decode::may_be_text(&text) => {}
@@ -385,7 +405,7 @@ impl Detector {
                 inspector.name(None, &self.result, &text, || path.pointer());
             }
         });
-        inspector.finish_recorded(&self.result, complete)
+        inspector.finish_scored(&self.result, complete)
     }
 
     /// Inspects the JSON text of a call's arguments for secrets and sensitive paths. Evidence is masked.

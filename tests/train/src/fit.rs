@@ -32,11 +32,24 @@ impl Default for Options {
 struct Weights {
     values: Vec<f64>,
     moved: Vec<f64>,
+    /// The sum of the values at the ends of epochs.
+    sums: Vec<f64>,
 }
 
 impl Weights {
     fn new(count: usize) -> Self {
-        Self { values: vec![0.0; count], moved: vec![1e-3; count] }
+        Self { values: vec![0.0; count], moved: vec![1e-3; count], sums: vec![0.0; count] }
+    }
+
+    /// Adds the values to the sums.
+    fn add(&mut self) {
+        self.sums.iter_mut().zip(&self.values).for_each(|(sum, value)| *sum += value);
+    }
+
+    /// Makes the mean of so many values the values.
+    fn average(&mut self, count: usize) {
+        let mean = |sum: &f64| sum / count as f64;
+        self.values = self.sums.iter().map(mean).collect();
     }
 
     fn step(&mut self, index: usize, gradient: f64, options: &Options) {
@@ -95,13 +108,23 @@ pub fn fit(examples: &[&Example], options: &Options) -> Side {
             };
             fit.learn(example, weight, sharpness);
         }
+        // The mean of several epochs hangs less on the order of examples than the last one does.
+        if epoch >= options.epochs / 2 {
+            fit.all().into_iter().for_each(Weights::add);
+        }
     }
+    let averaged = options.epochs - options.epochs / 2;
+    fit.all().into_iter().for_each(|weights| weights.average(averaged));
     fit.write(&mut side);
     kinds(examples, &mut side, options);
     side
 }
 
 impl Fit<'_> {
+    fn all(&mut self) -> [&mut Weights; 4] {
+        [&mut self.hashed, &mut self.masks, &mut self.whole, &mut self.bias]
+    }
+
     fn sums(&self, sentence: &Recorded) -> [f64; 2] {
         let sum = |hashes: &[u32]| hashes.iter().map(|hash| self.hashed.values[self.index(*hash)]).sum::<f64>();
         [sum(&sentence.words), sum(&sentence.order)]

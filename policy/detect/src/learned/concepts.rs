@@ -76,6 +76,8 @@ pub(super) struct Concepts {
     /// Of each word, the bits of its concepts.
     masks: Vec<u64>,
     acts: u64,
+    /// The words, with the bits of their concepts.
+    table: BTreeMap<String, u64>,
 }
 
 /// The words that come with the crate.
@@ -95,7 +97,17 @@ impl Concepts {
             AhoCorasickBuilder::new().match_kind(MatchKind::LeftmostLongest).build(words.keys()).ok();
         let is_act = |name: &&str| ACTS.contains(name);
         let acts = names.iter().enumerate().filter(|(_, name)| is_act(name)).map(|(number, _)| 1_u64 << number);
-        Self { acts: acts.fold(0, |all, bit| all | bit), names, words: automaton, masks: words.into_values().collect() }
+        Self { acts: acts.fold(0, |all, bit| all | bit), names, words: automaton, masks: words.values().copied().collect(), table: words }
+    }
+
+    /// What of a flat text begins a word of the table, with the bits of its concepts.
+    pub(super) fn words(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.table.iter().map(|(word, mask)| (word.as_str(), *mask))
+    }
+
+    /// The bit of a concept.
+    pub(super) fn bit(&self, name: &str) -> u64 {
+        self.names.iter().position(|known| *known == name).map_or(0, |number| 1 << number)
     }
 
     /// The name of a bit.

@@ -7,8 +7,7 @@ use std::sync::{Arc, LazyLock};
 use sha2::{Digest as _, Sha256};
 
 use super::concepts::BITS;
-use super::features::{MASK_FEATURES, of_mask};
-use super::features::Context;
+use super::features::{Context, MASK_FEATURES, of_mask};
 
 /// What a file begins with: the format, and its version.
 const MAGIC: &[u8; 8] = b"MCPWSC01";
@@ -128,11 +127,16 @@ impl Side {
         self.hashed.get(hash as usize % HASHED).copied().unwrap_or_default().into()
     }
 
+    /// The weight of a feature of a mask.
+    pub(super) fn mask(&self, number: usize) -> i64 {
+        self.masks.get(number).copied().unwrap_or_default().into()
+    }
+
     /// The score of a window.
     pub(super) fn window(&self, sums: Sums, context: &Context) -> i64 {
         let (mut sum, mut count) = sums.order;
         of_mask(sums.mask, context, |number| {
-            sum += i64::from(self.masks.get(number).copied().unwrap_or_default());
+            sum += self.mask(number);
             count += 1;
         });
         let (words, of) = sums.words;
@@ -200,7 +204,7 @@ impl Side {
 }
 
 /// A sum divided by the root of how many there are, in 1,024ths.
-fn per_root(sum: i64, count: u64) -> i64 {
+pub(super) fn per_root(sum: i64, count: u64) -> i64 {
     let root = (count << 20).isqrt();
     if root == 0 { 0 } else { (sum << 20) / root.cast_signed() }
 }

@@ -1,15 +1,19 @@
 //! One message, window by window: the worst window, and what the whole message adds to it.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use mcpwarden_terms::{Category, Detection, Form, Match, Severity};
+use serde::Serialize;
 
 use super::concepts::Trait;
 use super::features::{Context, Feature, Workspace, name_of, name_of_order, of_mask, of_sentence};
-use super::model::{Model, Side, Subject, Sums};
+use super::gate::GATE;
+use super::model::{Model, Side, Subject, Sums, per_root};
 use super::tokens::hash;
 use crate::evidence::{Masking, evidence};
+use crate::redact::redact_prose;
 use crate::sentence::{SENTENCE_BYTES, end_of_sentence};
 use crate::severity::{score_of, severity_of};
 use crate::view::View;
@@ -38,6 +42,40 @@ pub const KINDS: [Category; super::model::KINDS] = [
     // What deletes, pays or publishes, for which there is no category of its own.
     Category::HiddenInstructions,
 ];
+
+/// Why a message has its score.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explained {
+    /// Which model: see [`Model::id`].
+    pub model: String,
+    /// The score; the thresholds from which on it is for review, and high. Thousandths of a natural logarithm of odds.
+    pub score: i64,
+    /// The score from which on a person should look at it.
+    pub review: i64,
+    /// The score from which on it is high.
+    pub high: i64,
+    /// The field of the worst window, as a JSON Pointer.
+    pub field: String,
+    /// The worst window, in normal form.
+    pub window: String,
+    /// What the window scores.
+    pub of_window: i64,
+    /// What is known of the whole message adds this.
+    pub of_whole: i64,
+    /// Features of the window with their parts of the score, the heaviest first.
+    pub features: Vec<(String, i64)>,
+}
+
+/// What a scorer has at the end.
+#[derive(Debug, Default)]
+pub(crate) struct Finished {
+    /// What was found, beside what the rules found.
+    pub(crate) detection: Option<Detection>,
+    /// What training reads.
+    pub(crate) document: Option<Document>,
+    /// Why.
+    pub(crate) explained: Option<Explained>,
+}
 
 /// A sentence as training reads it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -121,6 +159,7 @@ pub(crate) struct Scorer {
     worst: Option<Worst>,
     work: Workspace,
     record: Option<Document>,
+    explain: bool,
 }
 
 impl Scorer {
@@ -134,6 +173,7 @@ impl Scorer {
             worst: None,
             work: Workspace::default(),
             record: None,
+            explain: false,
         }
     }
 
@@ -143,6 +183,12 @@ impl Scorer {
             LazyLock::new(|| Arc::new(Model::new(Side::empty(), Side::empty())));
         let record = Document { context: context.clone(), ..Document::default() };
         Self { record: Some(record), ..Self::new(Arc::clone(&EMPTY), subject, context) }
+    }
+
+    /// One that says why.
+    pub(crate) fn explaining(mut self) -> Self {
+        self.explain = true;
+        self
     }
 
     /// The next text is that of a parameter, or not.
@@ -163,7 +209,7 @@ impl Scorer {
         while start < view.text.len() {
             let end = sentence_end(&view.text, start);
             let sentence = &view.text[start..end];
-            if sentence.chars().any(char::is_alphanumeric) {
+            if self.is_worth(sentence) {
                 let first = if known == 0 { Trait::First.bit() } else { 0 };
                 let sums = self.sentence(sentence, traits | first, &mut recorded);
                 last.rotate_right(1);
@@ -182,6 +228,14 @@ impl Scorer {
             && !recorded.is_empty()
         {
             record.texts.push(recorded);
+        }
+    }
+
+    /// Whether a sentence is scored: of a result, only one with signs of an order, since results are long.
+    fn is_worth(&self, sentence: &str) -> bool {
+        match self.subject {
+            Subject::Definition => sentence.chars().any(char::is_alphanumeric),
+            Subject::Result => GATE.passes(sentence),
         }
     }
 
@@ -237,20 +291,39 @@ impl Scorer {
     }
 
     /// What was found, beside what the rules found; and what training reads, if that is kept.
-    pub(crate) fn finish(self, found: &[Detection], masking: Masking) -> (Option<Detection>, Option<Document>) {
+    pub(crate) fn finish(self, found: &[Detection], masking: Masking) -> Finished {
         let whole = whole(found, self.sentences);
         let side = self.model.side(self.subject);
         let document = self.record.map(|record| Document { whole: whole.clone(), ..record });
-        let Some(worst) = self.worst else { return (None, document) };
-        let score = worst.score + side.whole(&whole);
-        let Some((points, severity)) = points(side, score) else { return (None, document) };
+        let mut finished = Finished { document, ..Finished::default() };
+        let Some(worst) = self.worst else { return finished };
+        let of_whole = side.whole(&whole);
+        let score = worst.score + of_whole;
+        let points = points(side, score);
+        if !self.explain && points.is_none() {
+            return finished;
+        }
+        let reasons = reasons(side, &self.context, &worst.window, worst.traits, worst.mask);
+        let for_it = reasons.iter().filter(|(_, part)| *part > 0).take(NAMED);
+        let names: Vec<&str> = for_it.map(|(name, _)| name.as_str()).collect();
+        let names = names.join(", ");
+        finished.explained = self.explain.then(|| Explained {
+            model: self.model.id().to_owned(),
+            score,
+            review: side.review.into(),
+            high: side.high.into(),
+            field: worst.field.clone(),
+            window: worst.window,
+            of_window: worst.score,
+            of_whole,
+            features: reasons,
+        });
+        let Some((points, severity)) = points else { return finished };
         let mut shown = evidence(&worst.original, worst.range, masking, false);
         shown.position += worst.offset as u64;
-        let reasons = reasons(side, &self.context, &worst.window, worst.traits, worst.mask);
-        let names: Vec<String> = reasons.into_iter().take(NAMED).map(|(name, _)| name).collect();
         let Match { context, .. } = &mut shown;
-        context.push_str(&format!("; weighs most: {} (model {})", names.join(", "), self.model.id()));
-        let detection = Detection {
+        context.push_str(&format!("; weighs most: {} (model {})", redact_prose(&names, masking != Masking::Secrets), self.model.id()));
+        finished.detection = Some(Detection {
             pattern: LEARNED.to_owned(),
             category: KINDS[side.kind(worst.mask)],
             severity,
@@ -258,8 +331,8 @@ impl Scorer {
             matches: vec![shown],
             score: points,
             form: worst.form,
-        };
-        (Some(detection), document)
+        });
+        finished
     }
 }
 
@@ -298,25 +371,34 @@ fn whole(found: &[Detection], sentences: u64) -> Vec<u16> {
     whole
 }
 
-/// What speaks for an attack in a window, in words, the heaviest first; with its part of the score.
-pub(crate) fn reasons(side: &Side, context: &Context, window: &str, traits: u64, mask: u64) -> Vec<(String, i64)> {
-    let mut found: Vec<(String, i64)> = Vec::new();
-    let mut add = |name: String, weight: i64| match found.iter_mut().find(|(known, _)| *known == name) {
-        Some((_, sum)) => *sum += weight,
-        None => found.push((name, weight)),
-    };
-    of_mask(mask, context, |number| add(name_of(number), i64::from(side.masks[number])));
+/// The features of a window in words, with their parts of its score, the heaviest first.
+fn reasons(side: &Side, context: &Context, window: &str, traits: u64, mask: u64) -> Vec<(String, i64)> {
+    let (mut words, mut concepts): (BTreeMap<String, i64>, BTreeMap<String, i64>) = Default::default();
+    let (mut all_words, mut all_concepts) = (0, 0);
+    of_mask(mask, context, |number| {
+        *concepts.entry(name_of(number)).or_default() += side.mask(number);
+        all_concepts += 1;
+    });
     let mut start = 0;
     while start < window.len() {
         let end = sentence_end(window, start);
         let sentence = &window[start..end];
         of_sentence(&mut Workspace::default(), sentence, context, traits, |feature| match feature {
-            Feature::Words(hash, range) => add(format!("{:?}", &sentence[range]), side.hashed(hash)),
-            Feature::Order(hash, order) => add(name_of_order(order), side.hashed(hash)),
+            Feature::Words(hash, range) => {
+                *words.entry(format!("{:?}", &sentence[range])).or_default() += side.hashed(hash);
+                all_words += 1;
+            }
+            Feature::Order(hash, order) => {
+                *concepts.entry(name_of_order(order)).or_default() += side.hashed(hash);
+                all_concepts += 1;
+            }
         });
         start = end;
     }
-    found.retain(|(_, weight)| *weight > 0);
+    let part = |all: u64| move |(name, sum)| (name, side.scaled(per_root(sum, all)));
+    let words = words.into_iter().map(part(all_words));
+    let mut found: Vec<(String, i64)> = words.chain(concepts.into_iter().map(part(all_concepts))).collect();
+    found.retain(|(_, part)| *part != 0);
     found.sort_by(|(one, a), (other, b)| b.cmp(a).then_with(|| one.cmp(other)));
     found
 }

@@ -35,6 +35,7 @@ pub enum Use {
 /// One message with where it comes from.
 #[derive(Clone, Debug)]
 pub struct Sample {
+    pub id: String,
     /// An author or a package: what is in one fold.
     pub group: String,
     pub language: String,
@@ -58,6 +59,7 @@ pub struct Source {
 
 #[derive(Deserialize)]
 struct Entry<'a> {
+    id: String,
     author: String,
     language: String,
     kind: String,
@@ -124,6 +126,7 @@ impl Data {
                 let (found, document) = detector.record_tool(tool.get());
                 let example = Example { class: Class::Honest, kind: None, document };
                 self.samples.push(Sample {
+                    id: server.package.clone(),
                     group: server.package.clone(),
                     language: "en".to_owned(),
                     subject: Subject::Definition,
@@ -174,6 +177,7 @@ impl Data {
     fn document(&mut self, detector: &Detector, group: &str, text: &str) {
         let (found, document) = detector.record_result(&as_result(text), &ToolNames::default());
         self.samples.push(Sample {
+            id: group.to_owned(),
             group: group.to_owned(),
             language: "en".to_owned(),
             subject: Subject::Result,
@@ -213,6 +217,7 @@ fn of_author(detector: &Detector, entry: &Entry<'_>, held_out: bool) -> Option<S
         entry.tool.is_some_and(|tool| OrderedNames::of(tool.get()).digests().any(|name| others.contains(&name)));
     let is_attack = entry.label == "attack";
     Some(Sample {
+        id: entry.id.clone(),
         group: entry.author.clone(),
         language: entry.language.clone(),
         subject: if is_definition { Subject::Definition } else { Subject::Result },

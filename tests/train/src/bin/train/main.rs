@@ -30,6 +30,12 @@ struct Args {
     /// Only measure, with the authors that are held out and the servers that nobody reads; prints totals
     #[arg(long)]
     held_out: bool,
+    /// List honest texts that are high, and attacks that score least
+    #[arg(long)]
+    misses: bool,
+    /// Measure several ways to fit
+    #[arg(long)]
+    grid: bool,
     /// Write the model and its manifest
     #[arg(long)]
     write: bool,
@@ -75,6 +81,25 @@ fn main() -> Result<()> {
     let shares = <[f64; 3]>::try_from(args.shares.as_slice()).map_err(|_| anyhow!("expected three shares"))?;
     let options =
         Options { epochs: args.epochs, rate: args.rate, decay: args.decay, shares, ..Options::default() };
+    if args.grid {
+        for (epochs, rate, decay, shares) in [
+            (12, 0.15, 2e-4, [1.0, 1.0, 1.0]),
+            (12, 0.15, 2e-3, [1.0, 1.0, 1.0]),
+            (12, 0.05, 2e-4, [1.0, 1.0, 1.0]),
+            (12, 0.15, 1e-2, [1.0, 1.0, 1.0]),
+            (12, 0.15, 2e-3, [1.0, 1.5, 0.5]),
+            (12, 0.15, 2e-3, [1.0, 0.5, 1.0]),
+            (6, 0.1, 2e-3, [1.0, 1.0, 1.0]),
+            (24, 0.1, 4e-3, [1.0, 1.0, 0.5]),
+        ] {
+            let options = Options { epochs, rate, decay, shares, ..options.clone() };
+            println!("{epochs} {rate} {decay} {shares:?}");
+            for subject in [Subject::Definition, Subject::Result] {
+                measure::brief(&measure::out_of_fold(&data, subject, &options));
+            }
+        }
+        return Ok(());
+    }
     let [definitions, results] =
         [Subject::Definition, Subject::Result].map(|subject| side(&data, subject, &options, &args));
     if args.write || args.check {
@@ -97,6 +122,9 @@ fn main() -> Result<()> {
 fn side(data: &Data, subject: Subject, options: &Options, args: &Args) -> Side {
     let folds = measure::out_of_fold(data, subject, options);
     let (review, high) = measure::print(&folds, subject);
+    if args.misses {
+        measure::misses(&folds, i64::from(high));
+    }
     if !args.write && !args.check {
         return Side::empty();
     }

@@ -152,6 +152,46 @@ fn tiers(scored: &[Scored<'_>], name: &str, is_reached: &dyn Fn(&Scored<'_>) -> 
     );
 }
 
+/// Prints the honest texts with the highest scores, and the attacks with the lowest: of what may be read.
+pub fn misses(scored: &[Scored<'_>], high: i64) {
+    let mut scored: Vec<&Scored<'_>> = scored.iter().collect();
+    scored.sort_by_key(|scored| std::cmp::Reverse(scored.score));
+    let line = |scored: &Scored<'_>| {
+        println!("  {:>7} {:?} {} {}", scored.score, scored.sample.example.class, scored.sample.group, scored.sample.id);
+    };
+    let honest = scored.iter().filter(|scored| scored.sample.example.class != Class::Attack);
+    println!("honest, from {high} on high:");
+    honest.take(25).for_each(|scored| line(scored));
+    let attacks = scored.iter().rev().filter(|scored| scored.sample.example.class == Class::Attack);
+    println!("attacks, the lowest:");
+    attacks.take(10).for_each(|scored| line(scored));
+}
+
+/// Prints a line for a way to fit: how often an attack scores above a hard honest text and above one of the world, and
+/// recall.
+pub fn brief(scored: &[Scored<'_>]) {
+    let of = |class: Class| -> Vec<i64> {
+        let mut scores: Vec<i64> =
+            scored.iter().filter(|scored| scored.sample.example.class == class).map(|scored| scored.score).collect();
+        scores.sort_unstable();
+        scores
+    };
+    let [attacks, hard, honest] = [Class::Attack, Class::Hard, Class::Honest].map(of);
+    let above = |honest: &[i64]| {
+        let wins: usize = attacks.iter().map(|score| honest.partition_point(|other| other < score)).sum();
+        wins as f64 / (attacks.len() * honest.len()).max(1) as f64
+    };
+    let recall = |honest: &[i64], rate: f64| {
+        let least = threshold(honest, rate);
+        100.0 * attacks.iter().filter(|score| **score >= least).count() as f64 / attacks.len().max(1) as f64
+    };
+    println!(
+        "   above hard {:.4}, above honest {:.4}; recall at 1, 3, 10 % of hard {:.1} {:.1} {:.1}, at 0.5, 1, 3 % of honest {:.1} {:.1} {:.1}",
+        above(&hard), above(&honest), recall(&hard, 0.01), recall(&hard, 0.03), recall(&hard, 0.1),
+        recall(&honest, 0.005), recall(&honest, 0.01), recall(&honest, 0.03)
+    );
+}
+
 /// Prints totals of what is held out.
 pub fn held_out(data: &Data, model: &Model) {
     for subject in [Subject::Definition, Subject::Result] {
