@@ -34,7 +34,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use cli::{Approvals, Audit, Cli, Command, Pins, Query, Sessions, SessionsOptions, refused::refused};
 use commands::{
-    approvals, audit, blocks, check, decide, detach, doctor, events, inspect, learn, man, matching, pins,
+    approvals, audit, blocks, check, decide, detach, doctor, events, explain, inspect, learn, man, matching, pins,
     reload, replay, sessions, status,
 };
 use mcpwarden_policy::ByHand::{Approve, Deny};

@@ -10,6 +10,8 @@ mod gate;
 mod model;
 mod scorer;
 mod tokens;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use features::Context;
 pub use model::{MODEL_BYTES, Model, ModelError, Side, Subject};

@@ -344,7 +344,7 @@ fn sentence_end(text: &str, start: usize) -> usize {
 }
 
 /// The score of a detection on the scale of rules, and its severity; `None` below `review`.
-fn points(side: &Side, score: i64) -> Option<(u32, Severity)> {
+pub(super) fn points(side: &Side, score: i64) -> Option<(u32, Severity)> {
     let (review, high) = (i64::from(side.review), i64::from(side.high));
     let medium = i64::from(score_of(Severity::Medium));
     let span = i64::from(score_of(Severity::High)) - medium;
