@@ -7,6 +7,9 @@
 /// Most bytes that patterns are run over, whatever the length of the texts.
 const MOST_BYTES: usize = 64 << 20;
 
+/// Most bytes of sentences that the learned scorer reads, whatever the length of the texts.
+const MOST_SCORED: usize = 32 << 20;
+
 /// What is left of it.
 #[derive(Debug)]
 pub(super) struct Budget {
@@ -49,6 +52,7 @@ impl Budget {
         // Beyond that even a text of nothing but words of rules is read fast enough.
         self.bytes = self.bytes.saturating_add(8 * bytes).min(MOST_BYTES);
         self.forms = self.forms.saturating_add(2 * bytes);
+        self.scored = self.scored.saturating_add(bytes / 2).min(MOST_SCORED);
         self.overlap = self.overlap.saturating_add(bytes / 4);
     }
 

@@ -100,9 +100,7 @@ impl Inspector {
     pub(super) fn score(&mut self, matcher: &Matcher, view: &View<'_>, text: &str, field: &dyn Fn() -> String) {
         self.forms += 1;
         let Some(scorer) = self.scorer.as_mut().filter(|_| matcher.scored) else { return };
-        if self.work.budget.take(|budget| &mut budget.scored, view.text.len()) {
-            scorer.text(view, text, field);
-        }
+        scorer.text(view, text, field, &mut self.work.budget);
     }
 
     /// The same for a text of a result, which may command the use of tools.

@@ -12,6 +12,7 @@ use super::features::{Context, Feature, Workspace, name_of, name_of_order, of_ma
 use super::gate::GATE;
 use super::model::{Model, Side, Subject, Sums, per_root};
 use super::tokens::hash;
+use crate::budget::Budget;
 use crate::evidence::{Masking, evidence};
 use crate::redact::redact_prose;
 use crate::sentence::{SENTENCE_BYTES, end_of_sentence};
@@ -196,38 +197,54 @@ impl Scorer {
         self.traits = if in_parameter { Trait::InParameter.bit() } else { 0 };
     }
 
-    /// Scores the windows of a text in normal form. `original`: the text as sent.
-    pub(crate) fn text(&mut self, view: &View<'_>, original: &str, field: &dyn Fn() -> String) {
+    /// Scores the windows of a text in normal form, as far as the budget goes. `original`: the text as sent.
+    pub(crate) fn text(
+        &mut self,
+        view: &View<'_>,
+        original: &str,
+        field: &dyn Fn() -> String,
+        budget: &mut Budget,
+    ) {
         let encoded = !matches!(
             view.form,
             Form::Raw | Form::Normal | Form::Words | Form::Joined | Form::Escapes | Form::Markup
         );
         let traits = self.traits | if encoded { Trait::Encoded.bit() } else { 0 };
         let mut last: [(Sums, usize); WINDOW] = [(Sums::default(), 0); WINDOW];
-        let (mut known, mut start) = (0, 0);
+        let (mut known, mut in_a_row, mut start) = (0, 0, 0);
         let mut recorded = Vec::new();
         while start < view.text.len() {
             let end = sentence_end(&view.text, start);
             let sentence = &view.text[start..end];
-            if self.is_worth(sentence) {
+            if self.is_worth(sentence) && budget.take(|budget| &mut budget.scored, sentence.len()) {
                 let first = if known == 0 { Trait::First.bit() } else { 0 };
                 let sums = self.sentence(sentence, traits | first, &mut recorded);
                 last.rotate_right(1);
                 last[0] = (sums, start);
                 known += 1;
+                in_a_row += 1;
                 let mut all = Sums::default();
-                for (sums, start) in last.iter().take(known) {
+                for (sums, start) in last.iter().take(in_a_row) {
                     all = all.with(*sums);
                     self.keep(all, view, *start..end, traits, original, field);
                 }
+            } else {
+                // A window is of sentences in a row.
+                in_a_row = 0;
+                self.flush(&mut recorded);
             }
             start = end;
         }
-        self.sentences += known as u64;
+        self.sentences += known;
+        self.flush(&mut recorded);
+    }
+
+    /// Keeps sentences in a row for training.
+    fn flush(&mut self, recorded: &mut Vec<Recorded>) {
         if let Some(record) = &mut self.record
             && !recorded.is_empty()
         {
-            record.texts.push(recorded);
+            record.texts.push(std::mem::take(recorded));
         }
     }
 

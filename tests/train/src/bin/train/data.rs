@@ -20,7 +20,7 @@ pub const HELD_OUT: [&str; 7] = ["a03", "a06", "a10", "a13", "a16", "a18", "a21"
 const LICENCES: [&str; 5] = ["MIT", "Apache-2.0", "MIT OR Apache-2.0", "Apache-2.0 OR MIT", "MIT/Apache-2.0"];
 /// Most bytes of a document that is read as a result.
 const DOCUMENT_BYTES: usize = 64 << 10;
-/// Sentences of one document. Honest documents are long, and the rest would be the most of all data.
+/// Most tools of one server, and most of its answers: else a few large servers would be the most of all data.
 const MOST_TOOLS: usize = 40;
 
 /// Where data comes from, and what it may be used for.
@@ -80,6 +80,12 @@ struct Server<'a> {
     tools: Vec<&'a RawValue>,
 }
 
+/// A line of the answers of a server.
+#[derive(Deserialize)]
+struct Answer {
+    text: String,
+}
+
 /// All data that is there.
 #[derive(Default)]
 pub struct Data {
@@ -136,12 +142,31 @@ impl Data {
                     is_across: false,
                 });
             }
+            let (package, entries) = (server.package.clone(), tools.len());
             if of == Use::Training {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                self.source(format!("servers/{name}"), &licence, &text, tools.len());
+                self.source(format!("servers/{name}"), &licence, &text, entries);
             }
+            self.answers(detector, &path, &package, &licence, of);
         }
         Ok(())
+    }
+
+    /// Reads the answers of the tools of a server, which are beside its list.
+    fn answers(&mut self, detector: &Detector, list: &Path, package: &str, licence: &str, of: Use) {
+        let Some(stem) = list.file_stem().map(|stem| stem.to_string_lossy().into_owned()) else { return };
+        let name = format!("answers/{stem}.jsonl");
+        let path = list.parent().map(|directory| directory.join(&name)).unwrap_or_default();
+        let Ok(text) = fs::read_to_string(path) else { return };
+        let mut entries = 0;
+        for line in text.lines().take(MOST_TOOLS) {
+            let Ok(Answer { text }) = serde_json::from_str(line) else { continue };
+            self.document(detector, package, &text[..text.floor_char_boundary(DOCUMENT_BYTES)], of);
+            entries += 1;
+        }
+        if of == Use::Training {
+            self.source(format!("servers/{name}"), licence, &text, entries);
+        }
     }
 
     /// Reads documents of the crates that this workspace depends on: a README and a source file of each.
@@ -167,21 +192,22 @@ impl Data {
             let Some(licence) = licence.filter(|licence| LICENCES.contains(&licence.as_str())) else { continue };
             for file in ["README.md", "CHANGELOG.md", "src/lib.rs"] {
                 let Ok(text) = fs::read_to_string(at.join(file)) else { continue };
-                self.document(detector, &name, &text[..text.floor_char_boundary(DOCUMENT_BYTES)]);
+                let text_of = &text[..text.floor_char_boundary(DOCUMENT_BYTES)];
+                self.document(detector, &name, text_of, Use::Training);
                 self.source(format!("crates/{directory}/{file}"), &licence, &text, 1);
             }
         }
         Ok(())
     }
 
-    fn document(&mut self, detector: &Detector, group: &str, text: &str) {
+    fn document(&mut self, detector: &Detector, group: &str, text: &str, of: Use) {
         let (found, document) = detector.record_result(&as_result(text), &ToolNames::default());
         self.samples.push(Sample {
             id: group.to_owned(),
             group: group.to_owned(),
             language: "en".to_owned(),
             subject: Subject::Result,
-            of: Use::Training,
+            of,
             example: Example { class: Class::Honest, kind: None, document },
             rules: score(&found),
             is_across: false,
@@ -191,6 +217,18 @@ impl Data {
     fn source(&mut self, file: String, licence: &str, text: &str, entries: usize) {
         let digest: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
         self.sources.push(Source { file, licence: licence.to_owned(), digest, entries });
+    }
+
+    /// The first file of a manifest that is not among the sources, or the other way round.
+    pub fn differs_from(&self, manifest: &str) -> Option<String> {
+        let listed: BTreeMap<&str, &str> = { manifest.lines() }
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| Some((line.split('\t').next()?, line.rsplit('\t').next()?)))
+            .collect();
+        let here: BTreeMap<&str, &str> =
+            self.sources.iter().map(|source| (source.file.as_str(), source.digest.as_str())).collect();
+        let differs = |(file, digest): (&&str, &&str)| here.get(file) != Some(digest) || listed.get(file) != Some(digest);
+        listed.iter().chain(&here).find(|(file, digest)| differs((file, digest))).map(|(file, _)| (*file).to_owned())
     }
 
     /// How many samples there are of each kind.

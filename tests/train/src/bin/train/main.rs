@@ -24,7 +24,7 @@ struct Args {
     /// Texts of authors [default: policy/detect/corpus/authors]
     #[arg(long, value_name = "DIR")]
     authors: Option<PathBuf>,
-    /// Lists of published servers
+    /// Lists of published servers, as `cargo xtask corpus servers` stores them [default: target/servers-cache]
     #[arg(long, value_name = "DIR")]
     servers: Option<PathBuf>,
     /// Only measure, with the authors that are held out and the servers that nobody reads; prints totals
@@ -66,8 +66,9 @@ fn main() -> Result<()> {
     let detector = Detector::new(rules, &config).map_err(|errors| anyhow!("the rules: {errors:?}"))?;
     let mut data = Data::default();
     data.authors(&detector, &authors, args.held_out)?;
-    if let Some(servers) = &args.servers {
-        data.servers(&detector, servers, args.held_out)?;
+    let servers = args.servers.clone().unwrap_or_else(|| root.join("target/servers-cache"));
+    if servers.is_dir() {
+        data.servers(&detector, &servers, args.held_out)?;
     }
     if args.held_out {
         let model = Model::built_in().context("there is no model")?;
@@ -75,6 +76,13 @@ fn main() -> Result<()> {
         return Ok(());
     }
     data.crates(&detector, &fs::read_to_string(root.join("Cargo.lock"))?)?;
+    if args.check {
+        let manifest = fs::read_to_string(model_directory.join("manifest.tsv"))?;
+        if let Some(file) = data.differs_from(&manifest) {
+            println!("skipped: {file} is missing here, or another one than the model was made with");
+            return Ok(());
+        }
+    }
     for (name, count) in data.counts() {
         println!("{count:>7}  {name}");
     }

@@ -11,8 +11,8 @@ use crate::data::{Data, Sample, Use, is_high};
 const FOLDS: usize = 7;
 /// Shares of honest texts at which recall is measured.
 const RATES: [f64; 3] = [0.005, 0.01, 0.03];
-/// What of the honest tools of the world may be high by the scorer, and of hard honest texts.
-const HIGH: [f64; 2] = [0.004, 0.03];
+/// What of the honest texts of the world may be high by rules and scorer together, and of hard honest texts by the scorer.
+const HIGH: [f64; 2] = [0.005, 0.03];
 /// What of the honest tools of the world may be for review.
 const REVIEW: f64 = 0.025;
 
@@ -86,7 +86,12 @@ pub fn print(scored: &[Scored<'_>], subject: Subject) -> (i32, i32) {
     let of = |class: Class| scored.iter().filter(move |scored| scored.sample.example.class == class);
     let honest: Vec<i64> = of(Class::Honest).map(|scored| scored.score).collect();
     let hard: Vec<i64> = of(Class::Hard).map(|scored| scored.score).collect();
-    let high = threshold(&honest, HIGH[0]).max(threshold(&hard, HIGH[1]));
+    // What rules take of the share is not the scorer's to take.
+    let by_rules = of(Class::Honest).filter(|scored| is_high(scored.sample.rules)).count();
+    let others: Vec<i64> =
+        of(Class::Honest).filter(|scored| !is_high(scored.sample.rules)).map(|scored| scored.score).collect();
+    let left = (HIGH[0] * honest.len() as f64 - by_rules as f64).max(0.0) / others.len().max(1) as f64;
+    let high = threshold(&others, left).max(threshold(&hard, HIGH[1]));
     let review = threshold(&honest, REVIEW).min(high - 1);
     let judges: [Judge<'_>; 3] = [
         ("rules alone", Box::new(|scored| i64::from(scored.sample.rules))),
