@@ -197,7 +197,7 @@ mod tests {
             ("envía", "send"),
             ("发送", "send"),
             ("отправьте", "send"),
-            ("Passwörter", ""),
+            ("Passwörter", "secret"),
             ("das Passwort", "secret"),
             ("パスワードを", "secret"),
             ("비밀번호를", "secret"),

@@ -42,7 +42,8 @@ impl Gate {
         let (orders, objects) = (bits(&ORDERS), bits(&OBJECTS));
         for (word, mask) in CONCEPTS.words() {
             let value = if mask & orders != 0 { ORDER } else { 0 } | if mask & objects != 0 { OBJECT } else { 0 };
-            let first = word.split(' ').find(|part| !part.is_empty()).unwrap_or_default();
+            // Of several words the longest: `in the background` is not to be found by `in`.
+            let first = word.split(' ').max_by_key(|part| part.len()).unwrap_or_default();
             let capital: String = { first.chars().take(1) }
                 .flat_map(char::to_uppercase)
                 .chain(first.chars().skip(1))

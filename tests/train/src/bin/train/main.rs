@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::Parser;
 use data::{Data, Use};
 use mcpwarden_detect::learned::{Model, Side, Subject};
@@ -71,7 +71,7 @@ fn main() -> Result<()> {
         data.servers(&detector, &servers, args.held_out)?;
     }
     if args.held_out {
-        let model = Model::built_in().context("there is no model")?;
+        let model = Model::parse(&fs::read(model_directory.join("scorer.bin"))?)?;
         measure::held_out(&data, &model);
         return Ok(());
     }
