@@ -31,6 +31,8 @@ fn main() -> Result<()> {
         // Without BTF the kernel refuses bpf_loop callbacks ("missing btf func_info").
         "-Cdebuginfo=2",
         "-Clink-arg=--btf",
+        // The compiler is pinned: a warning is this program's fault, and nobody would see it.
+        "-Dwarnings",
     ];
     flags.extend(remapped);
     let toolchain = toolchain::installed().with_context(|| {

@@ -79,7 +79,7 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
         let (address, length) =
             if payload.cause != 0 { (0, 0) } else { first_buffer(&payload.source, bytes) };
         if !socket::received(id, direction, address, length) {
-            log::no_http(id, direction);
+            log::dropped_candidate(id, direction);
             return;
         }
     }

@@ -38,7 +38,7 @@ message! {
 }
 message! {
     /// A TCP connection begins with something else than a request of HTTP, or its first bytes cannot be read.
-    no_http(connection: u64, direction: u8), "candidate {} dropped: its first bytes (direction {}) are no HTTP request"
+    dropped_candidate(connection: u64, direction: u8), "candidate {} dropped: its first bytes (direction {}) are neither HTTP nor JSON"
 }
 message! {
     /// The ring had no room for the bytes of a call. (Of a call with several buffers they are counted only.)

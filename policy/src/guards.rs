@@ -10,19 +10,19 @@
 //! | `access` | `server_access`, `tool_access` |
 //! | `rate` | `rate_limit` |
 //! | `texts` | `result_injection`, `sampling` |
-//! | `gates` | `disabled_tool`, `mode`, `spec_frozen`, `project_binding`, `side_effects`, `admin_token` |
+//! | `capabilities` | `disabled_tool`, `mode`, `spec_frozen`, `project_binding`, `side_effects`, `admin_token` |
 //!
-//! `profile` says what the gates go by: which entry of `sessions:` a client has; `blocked`, what is denied by hand before any of them is
+//! `profile` says what the capability checks go by: which entry of `sessions:` a client has; `blocked`, what is denied by hand before any of them is
 //! asked; `rules`, which servers and tools a rule of the configuration names; `question` and `trace`, what the executor is asked, and
 //! what it tells.
 
 mod access;
 mod blocked;
 mod build;
+mod capabilities;
 mod cross_server;
 mod definitions;
 mod executor;
-mod gates;
 mod profile;
 mod question;
 mod rate;

@@ -14,6 +14,7 @@ mod layers;
 mod package;
 mod packages;
 mod run;
+mod selection;
 mod setup;
 mod stages;
 mod test;

@@ -2,7 +2,6 @@
 //! sums them up.
 
 use std::env;
-use std::fs;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, anyhow};
@@ -12,9 +11,10 @@ use crate::build::{self, PROGRAMS, WORKSPACE, linted};
 use crate::fuzz;
 use crate::harness::{Counts, SKIPPED, run_tests};
 use crate::package;
+use crate::selection;
 use crate::setup::{Needs, setup};
 use crate::stages::{Report, Stages};
-use crate::util::{as_root, cargo, command_line, exists, is_root, root, target_dir};
+use crate::util::{as_root, cargo, command_line, exists, is_root, target_dir};
 use crate::vm::{self, Guests};
 
 /// The package of the end-to-end tests.
@@ -26,28 +26,6 @@ const POLICY_TESTS: [&str; 8] =
 
 /// The program of those that start no agent, and need not run in order.
 const SIDE_BY_SIDE: &str = "offline";
-
-/// End-to-end tests that wait for `--full`, since they take long and others show most of what they do: programs, and modules or
-/// tests of them.
-const FULL_ONLY: &[(&str, &str)] = &[
-    ("agent", "answers::unread_answers_are_not_reported_as_gap"),
-    ("agent", "flood"),
-    ("agent", "hostile::short_pipelines_do_not_grow_agent_memory"),
-    ("agent", "http_mixed"),
-    ("agent", "life::answer_after_a_minute_is_matched_to_its_request"),
-    ("agent", "listing::unchanged_returning_server_is_reported_reachable"),
-    ("agent", "loss::overfull_ring_loss_is_reported_as_gaps"),
-    ("agent", "methods::answers_read_unobserved_are_reported_as_gaps"),
-    ("agent", "metrics::counters_increase_with_each_scenario"),
-    ("agent", "output::unwritable_output_does_not_end_enforcement_or_storing"),
-    ("agent", "relay::container_server_behind_a_daemon_is_found"),
-    ("agent", "shares"),
-    ("agent", "stress"),
-    ("network", "load"),
-    // It fails now and then: what waits when an agent ends and its store has no room for it in time is given up, as a counted gap.
-    ("network", "resume::messages_during_handover_are_reported_once"),
-    ("offline", "inspect::client_configs::unusable_entries_are_skipped_and_reported"),
-];
 
 /// The variable that has tests of generated input run all their cases.
 const ALL_CASES: &str = "MCPWARDEN_TEST_FULL";
@@ -82,19 +60,18 @@ pub fn test(args: &Args) -> Result<ExitCode> {
         checked(&mut linted(&["test", "--no-run", "--all-targets"]))
     });
     if built {
-        stages.run("unit tests", || unit_tests(filter, full));
-        let alone = if has_nextest() {
-            stages.run("tests side by side", || end_to_end_tests(Order::SideBySide, filter, full));
-            ("tests that run alone", Order::Alone)
-        } else {
-            ("end-to-end tests", Order::All)
-        };
-        let last = || end_to_end_tests(alone.1, filter, full);
+        let units = ("unit tests", || unit_tests(filter, full));
         if filter.is_none() && !full {
-            // Tests that run alone leave a processor idle, and an emulated machine needs one.
-            stages.run_both((alone.0, last), ("guest", || guests(Guests::Smoke)));
+            // Programs of tests whose last test is a long one leave a processor idle, and an emulated machine needs one.
+            stages.run_both(units, ("guest", || guests(Guests::Smoke)));
         } else {
-            stages.run(alone.0, last);
+            stages.run(units.0, units.1);
+        }
+        if has_nextest() {
+            stages.run("tests side by side", || end_to_end_tests(Order::SideBySide, filter, full));
+            stages.run("tests that run alone", || end_to_end_tests(Order::Alone, filter, full));
+        } else {
+            stages.run("end-to-end tests", || end_to_end_tests(Order::All, filter, full));
         }
         if full {
             stages.run("dependencies", dependencies);
@@ -143,16 +120,16 @@ enum Order {
 
 /// Tests that start the program.
 fn end_to_end_tests(order: Order, filter: Option<&str>, full: bool) -> Result<Report> {
-    let left_out = if full || filter.is_some() { &[][..] } else { FULL_ONLY };
+    let is_selected = !full && filter.is_none();
     match order {
-        Order::All => end_to_end_in_order(filter, left_out),
+        Order::All => end_to_end_in_order(filter, is_selected),
         Order::SideBySide | Order::Alone => {
             let mut command = linted(&["nextest", "run"]);
             as_root_only_the_tests(&mut command)?;
             let not = if order == Order::Alone { "" } else { "not " };
-            let mut chosen = format!("package({END_TO_END}) and {not}({})", alone()?);
-            for (program, name) in left_out {
-                chosen += &format!(" and not (binary(={program}) and test(/^{name}(::|$)/))");
+            let mut chosen = format!("package({END_TO_END}) and {not}({})", selection::alone()?);
+            if is_selected {
+                chosen = format!("{chosen} and ({})", selection::filter());
             }
             command.args(["-E", &chosen]).args(tries(full));
             command.args(["--no-tests", if filter.is_some() { "pass" } else { "fail" }]).args(filter);
@@ -162,7 +139,7 @@ fn end_to_end_tests(order: Order, filter: Option<&str>, full: bool) -> Result<Re
 }
 
 /// All that start an agent share this host, and libtest knows of no groups.
-fn end_to_end_in_order(filter: Option<&str>, left_out: &[(&str, &str)]) -> Result<Report> {
+fn end_to_end_in_order(filter: Option<&str>, is_selected: bool) -> Result<Report> {
     let mut report = Report::default();
     for program in PROGRAMS {
         // The same selection of packages, so that nothing is built anew: the others' tests are none of these.
@@ -170,21 +147,12 @@ fn end_to_end_in_order(filter: Option<&str>, left_out: &[(&str, &str)]) -> Resul
         as_root_only_the_tests(&mut command)?;
         command.args(["--no-fail-fast", "--test", program, "--"]);
         command.args((program != SIDE_BY_SIDE).then_some("--test-threads=1"));
-        let skipped = left_out.iter().filter(|(known, _)| *known == program);
-        command.args(skipped.flat_map(|(_, name)| ["--skip", name])).args(filter);
+        command.args(if is_selected { selection::of(program) } else { &[] }).args(filter);
         let more = tests(&mut command)?;
         report.counts.add(more.counts);
         report.problem = report.problem.or(more.problem);
     }
     Ok(report)
-}
-
-/// Which tests run alone, in the language of nextest: the first filter of its settings.
-fn alone() -> Result<String> {
-    let path = root().join(".config/nextest.toml");
-    let settings = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let filter = settings.split("filter = \"\"\"").nth(1).and_then(|rest| rest.split("\"\"\"").next());
-    Ok(filter.with_context(|| format!("{} names no tests that run alone", path.display()))?.to_owned())
 }
 
 /// How often a test is tried. What passes on its second try is printed as flaky, and is a failure with `--full`.
@@ -255,32 +223,4 @@ fn checked(command: &mut Command) -> Result<Report> {
 fn tests(command: &mut Command) -> Result<Report> {
     let (counts, problem) = run_tests(command)?;
     Ok(Report { counts, problem })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A test that is renamed would else run at a wrong time, and nobody would notice.
-    #[test]
-    fn named_end_to_end_tests_exist() -> Result<()> {
-        let tests = root().join("tests/tests");
-        let filter = super::alone()?;
-        let alone: Vec<&str> =
-            filter.split("test(=").skip(1).filter_map(|rest| rest.split(')').next()).collect();
-        assert!(!alone.is_empty(), "no test runs alone: {filter}");
-        let exists = |program: &str, name: &str| {
-            let (module, function) = name.rsplit_once("::").unwrap_or((name, ""));
-            let file = format!("{}.rs", module.replace("::", "/"));
-            let text = fs::read_to_string(tests.join(program).join(file));
-            text.is_ok_and(|text| function.is_empty() || text.contains(&format!("fn {function}(")))
-        };
-        for name in alone {
-            assert!(PROGRAMS.iter().any(|program| exists(program, name)), "{name} is no test");
-        }
-        for (program, name) in FULL_ONLY {
-            assert!(exists(program, name), "{program} has no {name}");
-        }
-        Ok(())
-    }
 }

@@ -8,7 +8,7 @@ use mcpwarden_policy::{
     event::{AuditHead, StoreRecovered},
 };
 use mcpwarden_sinks::{Print, Sinks};
-use mcpwarden_store::{Entry, Store, StoreUpdate, chain::Head};
+use mcpwarden_store::{Entry, Room, Store, StoreUpdate, chain::Head};
 
 use crate::output::{Dates, Format};
 
@@ -95,7 +95,12 @@ impl Outbox {
 
     /// Whether it has to be emptied before more is taken in.
     pub fn is_full(&self) -> bool {
-        self.lines.len() > FULL_BYTES
+        self.bytes() > FULL_BYTES
+    }
+
+    /// Bytes of events that wait.
+    pub fn bytes(&self) -> usize {
+        self.lines.len()
     }
 
     /// Hands on what it has, once the store has capacity: what is printed to `sinks`, which never wait.
@@ -104,6 +109,17 @@ impl Outbox {
             return;
         }
         let room = self.store.room(self.lines.len()).await;
+        self.hand_on(sinks, room);
+    }
+
+    /// Hands on what is left at the end, whether or not the store has capacity: it stores what it still can.
+    pub fn flush_at_last(&mut self, sinks: &Sinks) {
+        if !self.entries.is_empty() {
+            self.hand_on(sinks, Room::default());
+        }
+    }
+
+    fn hand_on(&mut self, sinks: &Sinks, room: Room) {
         let lines = Bytes::from(std::mem::take(&mut self.lines));
         let text = self.text.take().map_or_else(|| lines.clone(), Bytes::from);
         sinks.print(text, std::mem::take(&mut self.printed));

@@ -76,6 +76,11 @@ impl Reporter {
         self.outbox.flush(&self.sinks).await;
     }
 
+    /// Hands on what is left at the end, whether or not the store has capacity.
+    pub fn flush_at_last(&mut self) {
+        self.outbox.flush_at_last(&self.sinks);
+    }
+
     /// Reports which sinks fail, and which take events again.
     pub fn check_sinks(&mut self, clock: &Clock) {
         let reported = self.sink_watch.look(self.sinks.counters());

@@ -177,6 +177,16 @@ impl RingReader {
         number
     }
 
+    /// Takes so many bytes of records out of the ring, and what is left of the last one.
+    pub fn pump_some(&mut self, bytes: u64) {
+        self.shared.lock().pump(usize::MAX, bytes);
+    }
+
+    /// Bytes that are in the ring now.
+    pub fn used(&self) -> u64 {
+        self.shared.lock().fill.used()
+    }
+
     /// The users of whom records wait.
     pub fn waiting(&self) -> HashSet<u32> {
         self.shared.lock().queue.waiting().collect()

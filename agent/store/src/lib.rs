@@ -87,8 +87,8 @@ struct Batch {
     _room: Room,
 }
 
-/// Room for what waits; given back when it is written.
-#[derive(Debug)]
+/// Room for what waits; given back when it is written. By default none: what is sent with it may exceed the store's capacity.
+#[derive(Debug, Default)]
 pub struct Room {
     _permit: Option<OwnedSemaphorePermit>,
 }

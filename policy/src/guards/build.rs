@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::access::{ServerAccess, ToolAccess};
+use super::capabilities::CapabilityCheck;
 use super::cross_server::CrossServer;
 use super::definitions::{RugPull, ToolPoisoning, ToolShadowing};
 use super::executor::{Executor, Seat};
-use super::gates::Gate;
 use super::rate::Limiter;
 use super::rules::{demanding, globs, own_rules, server_globs, tool_rules};
 use super::texts::{ResultInjection, Sampling};
@@ -161,10 +161,10 @@ impl Builder<'_> {
                     _ => &policy.requires_admin_token,
                 };
                 let tools = tool_rules(given.tools.as_ref().unwrap_or(section), case)?;
-                Box::new(Gate { kind, tools, classifier })
+                Box::new(CapabilityCheck { kind, tools, classifier })
             }
             GuardKind::Mode | GuardKind::SpecFrozen | GuardKind::ProjectBinding | GuardKind::SideEffects => {
-                Box::new(Gate { kind, tools: Vec::new(), classifier })
+                Box::new(CapabilityCheck { kind, tools: Vec::new(), classifier })
             }
         })
     }

@@ -80,10 +80,11 @@ impl Agent {
             let due = self.due().min(next_reconcile).min(self.scans.next());
             // Not more often than each millisecond: what is due now is done together with what comes until then. And not by a
             // timer alone, which would begin anew with each batch of records.
-            let deadline = due.max(ticked + LEAST_WAIT);
+            let mut deadline = due.max(ticked + LEAST_WAIT);
             if deadline <= tokio::time::Instant::now() {
                 ticked = tokio::time::Instant::now();
                 self.do_due(&mut ring, &mut next_reconcile);
+                deadline = ticked + LEAST_WAIT;
             }
             tokio::select! {
                 biased;
@@ -95,7 +96,7 @@ impl Agent {
                 Some(request) = self.control.next() => self.execute_request(request),
                 Some(report) = self.listing.next() => self.take_listing(report),
                 // What is due is done above.
-                () = tokio::time::sleep_until(deadline.max(ticked + LEAST_WAIT)) => {}
+                () = tokio::time::sleep_until(deadline) => {}
                 () = ring.ready() => drop(self.drain(&mut ring)),
             }
         };
@@ -222,7 +223,8 @@ impl Agent {
         drained
     }
 
-    fn take_all(&mut self, ring: &mut RingReader) -> Drained {
+    /// Takes in the records that wait in its queue, up to a bound.
+    pub(super) fn take_all(&mut self, ring: &mut RingReader) -> Drained {
         let mut now = self.clock.now();
         let until = Instant::now() + BATCH_TIME;
         for count in 0..BATCH_RECORDS {

@@ -1,4 +1,4 @@
-//! The six gates, by the profile that the configuration gives the session's client.
+//! The six capability checks, by the profile that the configuration gives the session's client.
 
 use super::*;
 use crate::config::{self, User};

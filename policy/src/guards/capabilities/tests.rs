@@ -5,10 +5,10 @@ use super::super::tests::{World, at, call, tool};
 use super::*;
 use crate::guard::{Profile, ToolFacts};
 
-fn gate(kind: GuardKind, tools: serde_json::Value) -> Gate {
+fn gate(kind: GuardKind, tools: serde_json::Value) -> CapabilityCheck {
     let rules: Vec<crate::config::ToolRule> = serde_json::from_value(tools).unwrap();
     let tools = tool_rules(&rules, true).unwrap();
-    Gate { kind, tools, classifier: Arc::new(Classifier::default()) }
+    CapabilityCheck { kind, tools, classifier: Arc::new(Classifier::default()) }
 }
 
 fn known(risk: RiskLevel, tags: &[&str]) -> Option<ToolFacts> {
@@ -17,7 +17,7 @@ fn known(risk: RiskLevel, tags: &[&str]) -> Option<ToolFacts> {
 }
 
 #[test]
-fn each_gate_denies_by_profile_and_tool_risk() {
+fn each_capability_check_denies_by_profile_and_tool_risk() {
     use GuardKind::{AdminToken, DisabledTool, Mode, ProjectBinding, SideEffects, SpecFrozen};
     use RiskLevel::{Critical, High, Low, Medium};
     let none = Profile::default();

@@ -1,4 +1,4 @@
-//! The six gates: what a client may do by its profile (`sessions:`), whatever the tool. Off by default.
+//! The six capability checks: what a client may do by its profile (`sessions:`), whatever the tool. Off by default.
 //! (Requirements: docs/internals/requirements.md, "capabilities".)
 
 use std::borrow::Cow;
@@ -13,14 +13,14 @@ use crate::terms::{GuardKind, RiskLevel, Timestamp};
 
 /// One of the six.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct CapabilityCheck {
     pub(super) kind: GuardKind,
     /// The tools that `disabled_tool` and `admin_token` are about.
     pub(super) tools: Vec<CompiledRule>,
     pub(super) classifier: Arc<Classifier>,
 }
 
-impl Gate {
+impl CapabilityCheck {
     /// How risky a tool is, its side effects, and whether it may have any; of one that is not listed, as far as its name
     /// tells.
     fn told<'a>(&self, tool: &str, facts: &Facts<'a>) -> (RiskLevel, Cow<'a, BTreeSet<String>>, bool) {
@@ -35,7 +35,7 @@ impl Gate {
     }
 }
 
-impl Guard for Gate {
+impl Guard for CapabilityCheck {
     fn kind(&self) -> GuardKind {
         self.kind
     }
