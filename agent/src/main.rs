@@ -34,8 +34,8 @@ use clap::{CommandFactory as _, Parser as _};
 
 use cli::{Approvals, Audit, Cli, Command, Pins, Query, Sessions, SessionsOptions, refused::refused};
 use commands::{
-    approvals, audit, blocks, check, decide, detach, doctor, events, explain, inspect, learn, man, matching, pins,
-    reload, replay, sessions, status,
+    approvals, audit, blocks, check, decide, detach, doctor, events, explain, inspect, learn, man, matching,
+    pins, reload, replay, sessions, status,
 };
 use mcpwarden_policy::ByHand::{Approve, Deny};
 use output::{FAILED, Unwritable, one_line, print_error, print_line, unwritable};

@@ -61,9 +61,7 @@ fn subject(text: &str, is_result: bool) -> (Subject, String) {
             (Subject::Result, text.to_owned())
         }
         Ok(Value::Object(_)) => (Subject::Definition, text.to_owned()),
-        _ if is_result => {
-            (Subject::Result, json!({"content": [{"type": "text", "text": text}]}).to_string())
-        }
+        _ if is_result => (Subject::Result, json!({"content": [{"type": "text", "text": text}]}).to_string()),
         _ => (Subject::Definition, json!({"name": "tool", "description": text}).to_string()),
     }
 }
@@ -120,7 +118,12 @@ mod tests {
         for (text, is_result, expected, part) in [
             ("Adds two numbers.", false, Subject::Definition, "\"description\":\"Adds two numbers.\""),
             ("Adds two numbers.", true, Subject::Result, "\"text\":\"Adds two numbers.\""),
-            (r#"{"name":"a","description":"b"}"#, false, Subject::Definition, r#"{"name":"a","description":"b"}"#),
+            (
+                r#"{"name":"a","description":"b"}"#,
+                false,
+                Subject::Definition,
+                r#"{"name":"a","description":"b"}"#,
+            ),
             (r#"{"name":"a","description":"b"}"#, true, Subject::Result, r#"{"name":"a","description":"b"}"#),
             (r#"{"content":[]}"#, false, Subject::Result, r#"{"content":[]}"#),
             ("[1]", false, Subject::Definition, "\"description\":\"[1]\""),

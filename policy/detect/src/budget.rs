@@ -40,7 +40,7 @@ impl Default for Budget {
             forms: 4 << 20,
             growth: 1 << 20,
             overlap: 1 << 20,
-            scored: 4 << 20,
+            scored: 1 << 20,
             exceeded: false,
         }
     }
@@ -52,8 +52,12 @@ impl Budget {
         // Beyond that even a text of nothing but words of rules is read fast enough.
         self.bytes = self.bytes.saturating_add(8 * bytes).min(MOST_BYTES);
         self.forms = self.forms.saturating_add(2 * bytes);
-        self.scored = self.scored.saturating_add(bytes / 2).min(MOST_SCORED);
         self.overlap = self.overlap.saturating_add(bytes / 4);
+    }
+
+    /// A text of a result of so many bytes is to be scored: only its sentences with signs are.
+    pub(super) fn add_result(&mut self, bytes: usize) {
+        self.scored = self.scored.saturating_add(bytes / 2).min(MOST_SCORED);
     }
 
     /// Takes so much from one of its parts, if there is as much; notes that there is not otherwise.

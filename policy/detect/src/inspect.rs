@@ -97,7 +97,13 @@ impl Inspector {
     }
 
     /// Has the scorer read a text in normal form.
-    pub(super) fn score(&mut self, matcher: &Matcher, view: &View<'_>, text: &str, field: &dyn Fn() -> String) {
+    pub(super) fn score(
+        &mut self,
+        matcher: &Matcher,
+        view: &View<'_>,
+        text: &str,
+        field: &dyn Fn() -> String,
+    ) {
         self.forms += 1;
         let Some(scorer) = self.scorer.as_mut().filter(|_| matcher.scored) else { return };
         scorer.text(view, text, field, &mut self.work.budget);
@@ -112,6 +118,7 @@ impl Inspector {
         field: impl Fn() -> String,
     ) {
         self.masking = Masking::Tokens;
+        self.work.budget.add_result(text.len());
         self.view(matcher, text, View::raw(text), Some(tools), None, field);
     }
 
@@ -265,7 +272,9 @@ impl Inspector {
         if self.scorer.is_some() {
             match &normal {
                 Some(normal) => self.score(matcher, normal, sought.text, sought.field),
-                None if range.len() == view.text.len() => self.score(matcher, view, sought.text, sought.field),
+                None if range.len() == view.text.len() => {
+                    self.score(matcher, view, sought.text, sought.field)
+                }
                 None => self.score(matcher, &view.part(range.clone()), sought.text, sought.field),
             }
         }
@@ -364,11 +373,7 @@ impl Inspector {
     }
 
     /// The same, and what else the scorer has.
-    pub(super) fn finish_scored(
-        mut self,
-        matcher: &Matcher,
-        complete: bool,
-    ) -> (Inspection, Finished) {
+    pub(super) fn finish_scored(mut self, matcher: &Matcher, complete: bool) -> (Inspection, Finished) {
         let worst_first = |found: &Detection| Reverse(found.score);
         let scorer = self.scorer.take();
         let mut finished =

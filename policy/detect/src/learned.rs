@@ -9,11 +9,11 @@ mod features;
 mod gate;
 mod model;
 mod scorer;
-mod tokens;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 pub(crate) use features::Context;
 pub use model::{MODEL_BYTES, Model, ModelError, Side, Subject};
-pub(crate) use scorer::{Finished, Scorer};
 pub use scorer::{Document, Explained, KINDS, LEARNED, Recorded, windows};
+pub(crate) use scorer::{Finished, Scorer};

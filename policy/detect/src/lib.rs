@@ -71,8 +71,8 @@ use mcpwarden_terms::glob::NameGlob;
 use mcpwarden_terms::{Category, Detection, Severity};
 
 use evidence::Masking;
-use learned::{Context, Document, Explained, Finished, Model, Scorer, Subject};
 use inspect::{Inspector, Joined, MAX_DETECTIONS};
+use learned::{Context, Document, Explained, Finished, Model, Scorer, Subject};
 use probe::Matcher;
 use signs::Signs;
 use view::View;

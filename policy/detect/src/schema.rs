@@ -53,7 +53,8 @@ const TOPIC_BYTES: usize = 160;
 pub(super) fn context(json: &str) -> Context {
     let [name, description, schema] =
         members(json, ["name", "description", "inputSchema"]).map(|member| member.map(|member| member.get()));
-    let string = |member: Option<&str>| member.and_then(|member| decode_str(member).map(|text| text.into_owned()));
+    let string =
+        |member: Option<&str>| member.and_then(|member| decode_str(member).map(|text| text.into_owned()));
     let description = string(description).unwrap_or_default();
     let start = &description[..description.floor_char_boundary(TOPIC_BYTES)];
     let mut parameters: Vec<String> = Vec::new();

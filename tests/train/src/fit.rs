@@ -87,12 +87,13 @@ pub fn fit(examples: &[&Example], options: &Options) -> Side {
     };
     let count = |class| examples.iter().filter(|example| example.class == class).count().max(1) as f64;
     let [attack, hard, honest] = options.shares;
-    let weights = [
-        attack / count(Class::Attack),
-        hard / count(Class::Hard),
-        honest / count(Class::Honest),
-    ];
-    let all = examples.len() as f64 / weights.iter().zip([Class::Attack, Class::Hard, Class::Honest]).map(|(weight, class)| weight * count(class)).sum::<f64>();
+    let weights = [attack / count(Class::Attack), hard / count(Class::Hard), honest / count(Class::Honest)];
+    let all = examples.len() as f64
+        / weights
+            .iter()
+            .zip([Class::Attack, Class::Hard, Class::Honest])
+            .map(|(weight, class)| weight * count(class))
+            .sum::<f64>();
     let mut random = Random::new(options.seed);
     let mut order: Vec<usize> = (0..examples.len()).collect();
     for epoch in 0..options.epochs {
@@ -101,11 +102,12 @@ pub fn fit(examples: &[&Example], options: &Options) -> Side {
         let sharpness = 0.5 + epoch as f64;
         for &index in &order {
             let example = examples[index];
-            let weight = all * match example.class {
-                Class::Attack => weights[0],
-                Class::Hard => weights[1],
-                Class::Honest => weights[2],
-            };
+            let weight = all
+                * match example.class {
+                    Class::Attack => weights[0],
+                    Class::Hard => weights[1],
+                    Class::Honest => weights[2],
+                };
             fit.learn(example, weight, sharpness);
         }
         // The mean of several epochs hangs less on the order of examples than the last one does.
@@ -126,7 +128,8 @@ impl Fit<'_> {
     }
 
     fn sums(&self, sentence: &Recorded) -> [f64; 2] {
-        let sum = |hashes: &[u32]| hashes.iter().map(|hash| self.hashed.values[self.index(*hash)]).sum::<f64>();
+        let sum =
+            |hashes: &[u32]| hashes.iter().map(|hash| self.hashed.values[self.index(*hash)]).sum::<f64>();
         [sum(&sentence.words), sum(&sentence.order)]
     }
 
@@ -245,7 +248,10 @@ fn kinds(examples: &[&Example], side: &mut Side, options: &Options) {
     let mut random = Random::new(options.seed);
     let mut order: Vec<usize> = (0..windows.len()).collect();
     let mine = |kind: usize, mask: u64| {
-        (0..bits).filter(move |bit| mask >> bit & 1 == 1).chain([bits]).map(move |bit| kind * (bits + 1) + bit)
+        (0..bits)
+            .filter(move |bit| mask >> bit & 1 == 1)
+            .chain([bits])
+            .map(move |bit| kind * (bits + 1) + bit)
     };
     for _ in 0..options.epochs {
         random.shuffle(&mut order);

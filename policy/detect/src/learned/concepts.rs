@@ -64,8 +64,8 @@ impl Trait {
 
 /// Concepts that are acts: a sentence that begins with one is an order.
 const ACTS: [&str; 14] = [
-    "call", "execute", "send", "copy", "read", "write", "delete", "pay", "grant", "publish", "ignore", "hide",
-    "memory", "encode",
+    "call", "execute", "send", "copy", "read", "write", "delete", "pay", "grant", "publish", "ignore",
+    "hide", "memory", "encode",
 ];
 
 /// The words of all concepts, compiled.
@@ -81,7 +81,8 @@ pub(super) struct Concepts {
 }
 
 /// The words that come with the crate.
-pub(super) static CONCEPTS: LazyLock<Concepts> = LazyLock::new(|| Concepts::new(include_str!("concepts.tsv")));
+pub(super) static CONCEPTS: LazyLock<Concepts> =
+    LazyLock::new(|| Concepts::new(include_str!("concepts.tsv")));
 
 impl Concepts {
     fn new(table: &'static str) -> Self {
@@ -96,8 +97,15 @@ impl Concepts {
         let automaton =
             AhoCorasickBuilder::new().match_kind(MatchKind::LeftmostLongest).build(words.keys()).ok();
         let is_act = |name: &&str| ACTS.contains(name);
-        let acts = names.iter().enumerate().filter(|(_, name)| is_act(name)).map(|(number, _)| 1_u64 << number);
-        Self { acts: acts.fold(0, |all, bit| all | bit), names, words: automaton, masks: words.values().copied().collect(), table: words }
+        let acts =
+            names.iter().enumerate().filter(|(_, name)| is_act(name)).map(|(number, _)| 1_u64 << number);
+        Self {
+            acts: acts.fold(0, |all, bit| all | bit),
+            names,
+            words: automaton,
+            masks: words.values().copied().collect(),
+            table: words,
+        }
     }
 
     /// What of a flat text begins a word of the table, with the bits of its concepts.
@@ -159,7 +167,11 @@ pub(super) fn flatten(text: &str, flat: &mut String) {
             if !within {
                 flat.push(' ');
             }
-            if c.is_ascii() { flat.push(c.to_ascii_lowercase()) } else { flat.extend(c.to_lowercase()) }
+            if c.is_ascii() {
+                flat.push(c.to_ascii_lowercase())
+            } else {
+                flat.extend(c.to_lowercase())
+            }
             within = true;
         } else if within && !matches!(c, '\'' | '\u{2019}') {
             flat.push(' ');
@@ -211,7 +223,10 @@ mod tests {
             ("كلمة المرور", "secret"),
         ] {
             let found = concepts(text);
-            assert!(expected.is_empty() == found.is_empty() && (found.is_empty() || found.contains(&expected)), "{text} {found:?}");
+            assert!(
+                expected.is_empty() == found.is_empty() && (found.is_empty() || found.contains(&expected)),
+                "{text} {found:?}"
+            );
         }
     }
 

@@ -14,13 +14,29 @@ const ASCII: usize = 4;
 const OTHER: usize = 6;
 /// Concepts that order.
 const ORDERS: [&str; 24] = [
-    "call", "execute", "send", "copy", "write", "delete", "pay", "grant", "publish", "ignore", "hide", "memory", "must",
-    "always", "not", "please", "instead", "before", "after", "read", "install", "link", "answer", "mention",
+    "call", "execute", "send", "copy", "write", "delete", "pay", "grant", "publish", "ignore", "hide",
+    "memory", "must", "always", "not", "please", "instead", "before", "after", "read", "install", "link",
+    "answer", "mention",
 ];
 /// What attacks are about.
 const OBJECTS: [&str; 17] = [
-    "model", "secret", "conversation", "instruction", "ignore", "hide", "pay", "grant", "authority", "destination",
-    "persona", "personal", "urgent", "ask", "mention", "memory", "private",
+    "model",
+    "secret",
+    "conversation",
+    "instruction",
+    "ignore",
+    "hide",
+    "pay",
+    "grant",
+    "authority",
+    "destination",
+    "persona",
+    "personal",
+    "urgent",
+    "ask",
+    "mention",
+    "memory",
+    "private",
 ];
 /// The bits of both in the table.
 const ORDER: u8 = 1;
@@ -41,13 +57,12 @@ impl Gate {
         let bits = |names: &[&str]| names.iter().fold(0, |all, name| all | CONCEPTS.bit(name));
         let (orders, objects) = (bits(&ORDERS), bits(&OBJECTS));
         for (word, mask) in CONCEPTS.words() {
-            let value = if mask & orders != 0 { ORDER } else { 0 } | if mask & objects != 0 { OBJECT } else { 0 };
+            let value =
+                if mask & orders != 0 { ORDER } else { 0 } | if mask & objects != 0 { OBJECT } else { 0 };
             // Of several words the longest: `in the background` is not to be found by `in`.
             let first = word.split(' ').max_by_key(|part| part.len()).unwrap_or_default();
-            let capital: String = { first.chars().take(1) }
-                .flat_map(char::to_uppercase)
-                .chain(first.chars().skip(1))
-                .collect();
+            let capital: String =
+                { first.chars().take(1) }.flat_map(char::to_uppercase).chain(first.chars().skip(1)).collect();
             for spelling in [first, &capital] {
                 for key in keys(spelling.as_bytes()).into_iter().flatten() {
                     table[key] |= value;

@@ -145,7 +145,8 @@ impl Side {
 
     /// What the features of a whole text add to the score of its worst window.
     pub(super) fn whole(&self, features: &[u16]) -> i64 {
-        let weight = |number: &u16| i64::from(self.whole.get(usize::from(*number)).copied().unwrap_or_default());
+        let weight =
+            |number: &u16| i64::from(self.whole.get(usize::from(*number)).copied().unwrap_or_default());
         i64::from(self.bias) + self.scaled(features.iter().map(weight).sum::<i64>() << 10)
     }
 
@@ -176,7 +177,8 @@ impl Side {
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
-        let number = |index: usize| Some(i32::from_le_bytes(bytes.get(4 * index..4 * index + 4)?.try_into().ok()?));
+        let number =
+            |index: usize| Some(i32::from_le_bytes(bytes.get(4 * index..4 * index + 4)?.try_into().ok()?));
         let mut at = NUMBERS;
         let mut take = |length: usize| -> Option<&[u8]> {
             let Range { start, end } = at..at + length;

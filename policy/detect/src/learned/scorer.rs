@@ -130,7 +130,8 @@ impl Document {
 
 /// The windows of so many sentences, by their last one: of one, two and three sentences.
 pub fn windows(sentences: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..sentences).flat_map(|last| (last.saturating_sub(WINDOW - 1)..=last).rev().map(move |first| first..last + 1))
+    (0..sentences)
+        .flat_map(|last| (last.saturating_sub(WINDOW - 1)..=last).rev().map(move |first| first..last + 1))
 }
 
 /// A window that is worse than all before it.
@@ -339,7 +340,11 @@ impl Scorer {
         let mut shown = evidence(&worst.original, worst.range, masking, false);
         shown.position += worst.offset as u64;
         let Match { context, .. } = &mut shown;
-        context.push_str(&format!("; weighs most: {} (model {})", redact_prose(&names, masking != Masking::Secrets), self.model.id()));
+        context.push_str(&format!(
+            "; weighs most: {} (model {})",
+            redact_prose(&names, masking != Masking::Secrets),
+            self.model.id()
+        ));
         finished.detection = Some(Detection {
             pattern: LEARNED.to_owned(),
             category: KINDS[side.kind(worst.mask)],
@@ -365,7 +370,8 @@ pub(super) fn points(side: &Side, score: i64) -> Option<(u32, Severity)> {
     let (review, high) = (i64::from(side.review), i64::from(side.high));
     let medium = i64::from(score_of(Severity::Medium));
     let span = i64::from(score_of(Severity::High)) - medium;
-    let points = if score < review { return None } else { medium + (score - review) * span / (high - review) };
+    let points =
+        if score < review { return None } else { medium + (score - review) * span / (high - review) };
     let points = u32::try_from(points).unwrap_or(MOST).min(MOST);
     Some((points, severity_of(points)?))
 }
@@ -377,7 +383,8 @@ fn whole(found: &[Detection], sentences: u64) -> Vec<u16> {
     let bucket = [25, 50, 75, 100, 150, 200].iter().filter(|least| worst >= **least).count();
     let count = by_rules.len().min(4);
     let length = (u64::BITS - sentences.leading_zeros()).min(12);
-    let mut whole: Vec<u16> = [bucket, 8 + count, 16 + length as usize].iter().map(|number| *number as u16).collect();
+    let mut whole: Vec<u16> =
+        [bucket, 8 + count, 16 + length as usize].iter().map(|number| *number as u16).collect();
     for found in by_rules {
         let rules = super::model::WHOLE as u32 - u32::from(RULES);
         let number = RULES + (hash(found.pattern.as_bytes(), 9) % rules) as u16;

@@ -83,7 +83,8 @@ fn sign(chunk: &str, outer: &str, context: &Context) -> Option<(Trait, &'static 
         return Some((Trait::ForeignName, "<name>"));
     }
     // A file, a host, a member.
-    let is_dotted = outer.split('.').count() > 1 && outer.split('.').all(|part| part.len() > 1 || part == "md");
+    let is_dotted =
+        outer.split('.').count() > 1 && outer.split('.').all(|part| part.len() > 1 || part == "md");
     (is_dotted && outer.chars().all(is_name)).then_some((Trait::Path, "<dotted>"))
 }
 

@@ -102,7 +102,8 @@ impl Data {
             if HELD_OUT.contains(&author) != held_out {
                 continue;
             }
-            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             let mut entries = 0;
             for line in text.lines().filter(|line| !line.trim().is_empty()) {
                 // Of what is held out, not even an error may show a text.
@@ -184,12 +185,15 @@ impl Data {
             let field = |name: &str| package.lines().find(|line| line.starts_with(name)).map(quoted);
             let (Some(name), Some(version)) = (field("name = "), field("version = ")) else { continue };
             let directory = format!("{name}-{version}");
-            let Some(at) = registries.iter().map(|path| path.join(&directory)).find(|path| path.is_dir()) else {
+            let Some(at) = registries.iter().map(|path| path.join(&directory)).find(|path| path.is_dir())
+            else {
                 continue;
             };
             let manifest = fs::read_to_string(at.join("Cargo.toml")).unwrap_or_default();
             let licence = manifest.lines().find(|line| line.starts_with("license = ")).map(quoted);
-            let Some(licence) = licence.filter(|licence| LICENCES.contains(&licence.as_str())) else { continue };
+            let Some(licence) = licence.filter(|licence| LICENCES.contains(&licence.as_str())) else {
+                continue;
+            };
             for file in ["README.md", "CHANGELOG.md", "src/lib.rs"] {
                 let Ok(text) = fs::read_to_string(at.join(file)) else { continue };
                 let text_of = &text[..text.floor_char_boundary(DOCUMENT_BYTES)];
@@ -227,8 +231,14 @@ impl Data {
             .collect();
         let here: BTreeMap<&str, &str> =
             self.sources.iter().map(|source| (source.file.as_str(), source.digest.as_str())).collect();
-        let differs = |(file, digest): (&&str, &&str)| here.get(file) != Some(digest) || listed.get(file) != Some(digest);
-        listed.iter().chain(&here).find(|(file, digest)| differs((file, digest))).map(|(file, _)| (*file).to_owned())
+        let differs = |(file, digest): (&&str, &&str)| {
+            here.get(file) != Some(digest) || listed.get(file) != Some(digest)
+        };
+        listed
+            .iter()
+            .chain(&here)
+            .find(|(file, digest)| differs((file, digest)))
+            .map(|(file, _)| (*file).to_owned())
     }
 
     /// How many samples there are of each kind.
@@ -251,8 +261,9 @@ fn of_author(detector: &Detector, entry: &Entry<'_>, held_out: bool) -> Option<S
     };
     let others: Vec<u64> =
         entry.others.iter().map(|other| digest(other.rsplit(':').next().unwrap_or_default())).collect();
-    let is_across =
-        entry.tool.is_some_and(|tool| OrderedNames::of(tool.get()).digests().any(|name| others.contains(&name)));
+    let is_across = entry
+        .tool
+        .is_some_and(|tool| OrderedNames::of(tool.get()).digests().any(|name| others.contains(&name)));
     let is_attack = entry.label == "attack";
     Some(Sample {
         id: entry.id.clone(),
@@ -272,9 +283,8 @@ fn of_author(detector: &Detector, entry: &Entry<'_>, held_out: bool) -> Option<S
 
 /// The kind of an attack by its name; what deletes, pays or publishes is the last one.
 fn kind(name: &str) -> usize {
-    let named = |category: &Category| {
-        serde_json::to_value(category).is_ok_and(|value| value.as_str() == Some(name))
-    };
+    let named =
+        |category: &Category| serde_json::to_value(category).is_ok_and(|value| value.as_str() == Some(name));
     KINDS.iter().position(named).unwrap_or(KINDS.len() - 1)
 }
 

@@ -86,7 +86,8 @@ fn main() -> Result<()> {
     for (name, count) in data.counts() {
         println!("{count:>7}  {name}");
     }
-    let shares = <[f64; 3]>::try_from(args.shares.as_slice()).map_err(|_| anyhow!("expected three shares"))?;
+    let shares =
+        <[f64; 3]>::try_from(args.shares.as_slice()).map_err(|_| anyhow!("expected three shares"))?;
     let options =
         Options { epochs: args.epochs, rate: args.rate, decay: args.decay, shares, ..Options::default() };
     if args.grid {
@@ -111,7 +112,12 @@ fn main() -> Result<()> {
         let (bytes, path) = (model.to_bytes(), model_directory.join("scorer.bin"));
         if args.check {
             let shipped = fs::read(&path)?;
-            anyhow::ensure!(shipped == bytes, "training makes {}, and {} is another one", model.id(), path.display());
+            anyhow::ensure!(
+                shipped == bytes,
+                "training makes {}, and {} is another one",
+                model.id(),
+                path.display()
+            );
         } else {
             fs::create_dir_all(&model_directory)?;
             fs::write(path, bytes)?;

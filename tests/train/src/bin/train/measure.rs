@@ -37,11 +37,13 @@ pub fn out_of_fold<'d>(data: &'d Data, subject: Subject, options: &Options) -> V
     for number in 0..FOLDS {
         let (tested, rest): (Vec<&Sample>, Vec<&Sample>) =
             samples.iter().partition(|sample| fold(sample) == number);
-        let languages: BTreeSet<&str> =
-            tested.iter().map(|sample| sample.language.as_str()).filter(|language| *language != "en").collect();
-        let learned = |sample: &&&Sample| {
-            sample.of == Use::Training && !languages.contains(sample.language.as_str())
-        };
+        let languages: BTreeSet<&str> = tested
+            .iter()
+            .map(|sample| sample.language.as_str())
+            .filter(|language| *language != "en")
+            .collect();
+        let learned =
+            |sample: &&&Sample| sample.of == Use::Training && !languages.contains(sample.language.as_str());
         let examples: Vec<_> = rest.iter().filter(learned).map(|sample| &sample.example).collect();
         let side = fit(&examples, options);
         scored.extend(tested.into_iter().map(|sample| {
@@ -73,7 +75,10 @@ fn share(of: usize, all: usize) -> String {
     format!("{:.1} [{:.1} to {:.1}]", 100.0 * p, percent(middle - half), percent(middle + half))
 }
 
-fn reached<'s>(scored: impl Iterator<Item = &'s Scored<'s>>, reaches: impl Fn(&Scored<'_>) -> bool) -> String {
+fn reached<'s>(
+    scored: impl Iterator<Item = &'s Scored<'s>>,
+    reaches: impl Fn(&Scored<'_>) -> bool,
+) -> String {
     let all: Vec<bool> = scored.map(reaches).collect();
     share(all.iter().filter(|reached| **reached).count(), all.len())
 }
@@ -97,9 +102,21 @@ pub fn print(scored: &[Scored<'_>], subject: Subject) -> (i32, i32) {
         ("rules alone", Box::new(|scored| i64::from(scored.sample.rules))),
         ("model alone", Box::new(|scored| scored.score)),
         // On one scale: a rule's high is the model's high.
-        ("both", Box::new(move |scored| scored.score.max(if is_high(scored.sample.rules) { high + i64::from(scored.sample.rules) } else { i64::MIN }))),
+        (
+            "both",
+            Box::new(move |scored| {
+                scored.score.max(if is_high(scored.sample.rules) {
+                    high + i64::from(scored.sample.rules)
+                } else {
+                    i64::MIN
+                })
+            }),
+        ),
     ];
-    println!("{:<14}{:<28}{:<26}{:<26}{:<26}", "", "at honest %, of the world | hard", "attacks, all", "English", "other languages");
+    println!(
+        "{:<14}{:<28}{:<26}{:<26}{:<26}",
+        "", "at honest %, of the world | hard", "attacks, all", "English", "other languages"
+    );
     for (name, judge) in &judges {
         for rate in RATES {
             let cell = |honest: Class| -> [String; 3] {
@@ -109,11 +126,18 @@ pub fn print(scored: &[Scored<'_>], subject: Subject) -> (i32, i32) {
                     let of_language = of(Class::Attack).filter(|scored| wanted(&scored.sample.language));
                     reached(of_language, |scored| judge(scored) >= least)
                 };
-                [attacks(&|_| true), attacks(&|language| language == "en"), attacks(&|language| language != "en")]
+                [
+                    attacks(&|_| true),
+                    attacks(&|language| language == "en"),
+                    attacks(&|language| language != "en"),
+                ]
             };
             for class in [Class::Honest, Class::Hard] {
                 let [all, english, other] = cell(class);
-                println!("{name:<14}{:<28}{all:<26}{english:<26}{other:<26}", format!("{:.1} of {class:?}", 100.0 * rate));
+                println!(
+                    "{name:<14}{:<28}{all:<26}{english:<26}{other:<26}",
+                    format!("{:.1} of {class:?}", 100.0 * rate)
+                );
             }
         }
     }
@@ -162,7 +186,10 @@ pub fn misses(scored: &[Scored<'_>], high: i64) {
     let mut scored: Vec<&Scored<'_>> = scored.iter().collect();
     scored.sort_by_key(|scored| std::cmp::Reverse(scored.score));
     let line = |scored: &Scored<'_>| {
-        println!("  {:>7} {:?} {} {}", scored.score, scored.sample.example.class, scored.sample.group, scored.sample.id);
+        println!(
+            "  {:>7} {:?} {} {}",
+            scored.score, scored.sample.example.class, scored.sample.group, scored.sample.id
+        );
     };
     let honest = scored.iter().filter(|scored| scored.sample.example.class != Class::Attack);
     println!("honest, from {high} on high:");
@@ -176,8 +203,11 @@ pub fn misses(scored: &[Scored<'_>], high: i64) {
 /// recall.
 pub fn brief(scored: &[Scored<'_>]) {
     let of = |class: Class| -> Vec<i64> {
-        let mut scores: Vec<i64> =
-            scored.iter().filter(|scored| scored.sample.example.class == class).map(|scored| scored.score).collect();
+        let mut scores: Vec<i64> = scored
+            .iter()
+            .filter(|scored| scored.sample.example.class == class)
+            .map(|scored| scored.score)
+            .collect();
         scores.sort_unstable();
         scores
     };
@@ -192,8 +222,14 @@ pub fn brief(scored: &[Scored<'_>]) {
     };
     println!(
         "   above hard {:.4}, above honest {:.4}; recall at 1, 3, 10 % of hard {:.1} {:.1} {:.1}, at 0.5, 1, 3 % of honest {:.1} {:.1} {:.1}",
-        above(&hard), above(&honest), recall(&hard, 0.01), recall(&hard, 0.03), recall(&hard, 0.1),
-        recall(&honest, 0.005), recall(&honest, 0.01), recall(&honest, 0.03)
+        above(&hard),
+        above(&honest),
+        recall(&hard, 0.01),
+        recall(&hard, 0.03),
+        recall(&hard, 0.1),
+        recall(&honest, 0.005),
+        recall(&honest, 0.01),
+        recall(&honest, 0.03)
     );
 }
 
