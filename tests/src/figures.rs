@@ -54,6 +54,18 @@ pub fn mean(numbers: &[f64]) -> f64 {
     if numbers.is_empty() { 0.0 } else { numbers.iter().sum::<f64>() / numbers.len() as f64 }
 }
 
+/// The 95 % interval of the mean of what such numbers are drawn from, by the normal approximation; all of them where there are
+/// less than two.
+pub fn interval_of_mean(numbers: &[f64]) -> (f64, f64) {
+    if numbers.len() < 2 {
+        return (f64::NEG_INFINITY, f64::INFINITY);
+    }
+    let (count, middle) = (numbers.len() as f64, mean(numbers));
+    let variance = numbers.iter().map(|number| (number - middle).powi(2)).sum::<f64>() / (count - 1.0);
+    let half = Z * (variance / count).sqrt();
+    (middle - half, middle + half)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +106,23 @@ mod tests {
         assert_eq!(threshold(&[100; 200], 0.5, 25), 101);
         assert_eq!(threshold(&[], 0.01, 25), 25);
         assert!((mean(&[1.0, 2.0]) - 1.5).abs() < f64::EPSILON && mean(&[]).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn interval_of_mean_matches_its_formula() {
+        for (numbers, low, high) in [
+            (&[1.0, 1.0, 1.0][..], 1.0, 1.0),
+            (&[0.0, 2.0], -0.96, 2.96),
+            (&[0.0, 0.0, 0.0, 4.0], -0.96, 2.96),
+            (&[1.0, 2.0, 3.0, 4.0, 5.0], 1.614, 4.386),
+            (&[7.0], f64::NEG_INFINITY, f64::INFINITY),
+            (&[], f64::NEG_INFINITY, f64::INFINITY),
+        ] {
+            let found = interval_of_mean(numbers);
+            let is_near = |found: f64, expected: f64| {
+                (found - expected).abs() < 0.001 || found.to_bits() == expected.to_bits()
+            };
+            assert!(is_near(found.0, low) && is_near(found.1, high), "{numbers:?}: {found:?}");
+        }
     }
 }

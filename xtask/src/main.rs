@@ -5,6 +5,7 @@
 
 mod bench;
 mod build;
+mod corpus;
 mod demo;
 mod e2e;
 mod fuzz;
@@ -68,6 +69,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<String>,
     },
+    /// Collect data for measuring the detector
+    Corpus(corpus::Args),
     /// Put any input through everything that reads input, for some seconds each
     Fuzz(fuzz::Args),
     /// Run the agent for an hour under load: whether everything is said once, and memory stays what it is
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Command::Demo => demo::demo(),
         Command::Eval { args } => bench::eval(&args),
         Command::Train { args } => bench::train(&args),
+        Command::Corpus(args) => corpus::corpus(&args),
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Soak { short } => bench::soak(short),
         Command::Bench { what, args } => bench::bench(&what, &args),

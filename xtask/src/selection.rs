@@ -71,6 +71,7 @@ const EVERY_COMMIT: &[Selected] = &[
             "requirements::missing_capabilities_are_named_to_non_root",
             "requirements::second_agent_is_refused_while_one_runs",
             "requirements::signals_end_the_agent_cleanly_and_soon",
+            "rounds::one_client_of_each_era_is_reported",
             "schema::published_schema_matches_the_agents_output",
             "schema::schema_rejects_invalid_events",
             "service::reload_signal_without_config_file_is_answered",

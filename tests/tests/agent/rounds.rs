@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::clients::{Client, Driven, Plan, RealServer};
 use mcpwarden_tests::places;
-use mcpwarden_tests::remote::{Remote, asking_calls};
+use mcpwarden_tests::remote::{Listening, Remote, asking_calls};
 use mcpwarden_tests::transcript::{Dir, compare};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -15,7 +15,9 @@ use tempfile::TempDir;
 const NEW: &str = "2026-07-28";
 
 /// A client, how it settles the era, over which transport, and whether that is the new one with the server that asks.
-const CLIENTS: [(Client, &str, Over, bool); 12] = [
+type Row = (Client, &'static str, Over, bool);
+
+const CLIENTS: [Row; 12] = [
     (Client::Python, "auto", Over::Stdio, true),
     (Client::Python, "legacy", Over::Stdio, false),
     (Client::TypeScript2, NEW, Over::Stdio, true),
@@ -137,24 +139,37 @@ fn as_reported(said: &[(Dir, Value)]) -> Vec<(Dir, Value)> {
 }
 
 #[test]
+fn one_client_of_each_era_is_reported() -> Result<()> {
+    let remote = Remote::Asking.start()?;
+    reported([CLIENTS[0], CLIENTS[7]].map(|client| plan(&remote, client)).into())
+}
+
+#[test]
 fn clients_of_both_eras_are_reported() -> Result<()> {
     let remote = Remote::Asking.start()?;
-    let agent = Agent::start(&[])?;
     let memory = tempfile::tempdir().context("no temporary directory")?;
-    let mut plans: Vec<(String, Client, Plan, u64)> = Vec::new();
-    for (client, mode, over, is_new) in CLIENTS {
-        let plan = match over {
-            Over::Stdio => asking(mode),
-            Over::Http => Plan { mode: Some(mode), ..remote.plan() },
-        };
-        plans.push((format!("{client:?}, {mode}, {over:?}"), client, plan, if is_new { 4 } else { 0 }));
-    }
+    let mut plans: Vec<_> = CLIENTS.into_iter().map(|client| plan(&remote, client)).collect();
     // A server of the older era with a client that knows both, and a client of the older era.
-    let plan = Plan { mode: Some("auto"), ..RealServer::Memory.plan(memory.path())? };
-    plans.push(("a server of old".to_owned(), Client::Python, plan, 0));
+    let of_old = Plan { mode: Some("auto"), ..RealServer::Memory.plan(memory.path())? };
+    plans.push(("a server of old".to_owned(), Client::Python, of_old, 0));
     let calls = asking_calls().into_iter().take(1).collect();
-    let plan = Plan { mode: None, calls, ..asking("legacy") };
-    plans.push(("a client of old".to_owned(), Client::TypeScript, plan, 0));
+    let of_old = Plan { mode: None, calls, ..asking("legacy") };
+    plans.push(("a client of old".to_owned(), Client::TypeScript, of_old, 0));
+    reported(plans)
+}
+
+/// What a client is to do, and how many tries beyond the first its calls take.
+fn plan(remote: &Listening, (client, mode, over, is_new): Row) -> (String, Client, Plan, u64) {
+    let plan = match over {
+        Over::Stdio => asking(mode),
+        Over::Http => Plan { mode: Some(mode), ..remote.plan() },
+    };
+    (format!("{client:?}, {mode}, {over:?}"), client, plan, if is_new { 4 } else { 0 })
+}
+
+/// Starts these clients, some at once, and checks what an agent reports of each.
+fn reported(plans: Vec<(String, Client, Plan, u64)>) -> Result<()> {
+    let agent = Agent::start(&[])?;
     // The next one starts as the first one ends.
     let mut at_work: VecDeque<Case> = VecDeque::new();
     for (name, client, plan, rounds) in plans {

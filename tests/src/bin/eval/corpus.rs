@@ -37,7 +37,7 @@ impl Part {
     }
 
     /// The half of a public source that a group of entries (a server, a rule, a payload) is in.
-    fn of(source: &str, group: &str) -> Self {
+    pub fn of(source: &str, group: &str) -> Self {
         let digest = Sha256::digest(format!("{source}\n{group}"));
         if digest[0] & 1 == 0 { Self::Unseen } else { Self::Seen }
     }
@@ -314,16 +314,19 @@ fn without_variant(id: &str) -> &str {
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) { rule } else { id }
 }
 
-fn name(tool: &RawValue) -> String {
+/// The name of a tool.
+pub fn name(tool: &RawValue) -> String {
     let [name] = mcpwarden_policy::protocol::members(tool.get(), ["name"]);
     name.map_or("?", |name| name.get()).trim_matches('"').to_owned()
 }
 
-fn orders(tool: &RawValue) -> (String, OrderedNames) {
+/// The name of a tool, and the names that its orders give.
+pub fn orders(tool: &RawValue) -> (String, OrderedNames) {
     (name(tool), OrderedNames::of(tool.get()))
 }
 
-fn as_result(text: &str) -> String {
+/// A text as the result of a call.
+pub fn as_result(text: &str) -> String {
     serde_json::json!({"content": [{"type": "text", "text": text}]}).to_string()
 }
 

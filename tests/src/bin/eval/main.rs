@@ -6,12 +6,14 @@
 
 mod corpus;
 mod report;
+mod servers;
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use clap::Parser;
+use corpus::Sample;
 use mcpwarden_policy::detect::{DetectConfig, Detector, RuleSet};
 
 /// Measures what the detector finds in a corpus of attacks, and what it reports of honest tools.
@@ -34,27 +36,41 @@ struct Args {
     /// if known, `author` and `server`
     #[arg(long, value_name = "FILE", conflicts_with = "corpus")]
     definitions: Option<PathBuf>,
+    /// Measure what published servers list and answer instead, as `cargo xtask corpus servers` stores it in this directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["corpus", "definitions"])]
+    servers: Option<PathBuf>,
+    /// List the rules that report most honest entries, but of none of the unseen half
+    #[arg(long)]
+    causes: bool,
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
     let detector = detector(args.rules.as_deref())?;
-    let samples = match (&args.definitions, &args.corpus, env::var_os("MCPWARDEN_CORPUS")) {
-        (Some(path), ..) => corpus::of_file(&detector, path)?,
-        (None, Some(path), _) => corpus::of_directory(&detector, path)?,
-        (None, None, Some(transcripts)) => {
-            corpus::of_directory(&detector, &Path::new(&transcripts).join(".."))?
-        }
-        (None, None, None) => {
-            let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
-            corpus::of_directory(&detector, &beside)?
-        }
-    };
+    let samples = samples(&args, &detector)?;
     if args.misses {
         report::misses(&samples);
     }
+    if args.causes {
+        report::causes(&samples);
+    }
     report::print(&samples, args.strata || args.definitions.is_some());
     Ok(())
+}
+
+fn samples(args: &Args, detector: &Detector) -> Result<Vec<Sample>> {
+    if let Some(path) = &args.definitions {
+        return corpus::of_file(detector, path);
+    }
+    if let Some(directory) = &args.servers {
+        return servers::of_directory(detector, directory);
+    }
+    let directory = match (&args.corpus, env::var_os("MCPWARDEN_CORPUS")) {
+        (Some(path), _) => path.clone(),
+        (None, Some(transcripts)) => Path::new(&transcripts).join(".."),
+        (None, None) => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus"),
+    };
+    corpus::of_directory(detector, &directory)
 }
 
 fn detector(rules: Option<&Path>) -> Result<Detector> {

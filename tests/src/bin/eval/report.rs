@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mcpwarden_policy::detect::digest;
 use mcpwarden_policy::terms::{Detection, Severity};
-use mcpwarden_tests::figures::{Share, mean, threshold};
+use mcpwarden_tests::figures::{Share, interval_of_mean, mean, threshold};
 
 use crate::corpus::{Kind, Part, SESSION_SERVERS, Sample};
 
@@ -14,6 +14,8 @@ const LEAST: u32 = 25;
 const RATES: [f64; 2] = [0.005, 0.01];
 /// From so many entries on, a source counts in the mean over sources.
 const LEAST_OF_SOURCE: usize = 10;
+/// Rules that are listed as causes of false positives.
+const MAX_CAUSES: usize = 30;
 
 fn is_high(sample: &Sample) -> bool {
     sample.found.max_severity() >= Some(Severity::High)
@@ -83,11 +85,11 @@ fn honest(samples: &[&Sample], thresholds: [u32; 2]) {
     };
     let with = Share::count(servers.values().map(|tools| tools.iter().any(|tool| is_high(tool))));
     println!(
-        "{:<34}{:>7}  {:<20.2}{:<20.2}with a tool at high: {} {}",
+        "{:<34}{:>7}  {:<20}{:<20}with a tool at high: {} {}",
         "mean over servers",
         servers.len(),
-        mean(&shares(is_high)),
-        mean(&shares(is_any)),
+        mean_cell(&shares(is_high)),
+        mean_cell(&shares(is_any)),
         with.of,
         cell(with)
     );
@@ -196,6 +198,12 @@ fn cell(share: Share) -> String {
     format!("{:.1} [{low:.1} to {high:.1}]", share.percent())
 }
 
+/// A mean of percentages, with its interval.
+fn mean_cell(shares: &[f64]) -> String {
+    let (low, high) = interval_of_mean(shares);
+    format!("{:.2} [{:.2} to {:.2}]", mean(shares), low.max(0.0), high.min(100.0))
+}
+
 fn row(name: &str, samples: &[&Sample], thresholds: [u32; 2]) {
     let at = |least: u32| counted(samples, |sample| sample.score() >= least).percent();
     println!(
@@ -206,6 +214,26 @@ fn row(name: &str, samples: &[&Sample], thresholds: [u32; 2]) {
         at(thresholds[0]),
         at(thresholds[1])
     );
+}
+
+/// Prints the rules that report most honest entries, of what may be read: in how many entries and servers, how many of those at high.
+pub fn causes(samples: &[Sample]) {
+    let mut causes: BTreeMap<(Kind, &str), Vec<&Sample>> = BTreeMap::new();
+    for sample in samples.iter().filter(|sample| sample.may_be_read && !sample.is_attack) {
+        let patterns: BTreeSet<&str> =
+            sample.found.detections.iter().map(|detection| detection.pattern.as_str()).collect();
+        for pattern in patterns {
+            causes.entry((sample.kind, pattern)).or_default().push(sample);
+        }
+    }
+    let mut causes: Vec<_> = causes.into_iter().collect();
+    causes.sort_by_key(|(_, samples)| std::cmp::Reverse(samples.len()));
+    println!("\n{:<44}{:>8}{:>8}{:>8}", "rule that reports honest entries", "entries", "of high", "servers");
+    for ((kind, pattern), of) in causes.iter().take(MAX_CAUSES) {
+        let servers: BTreeSet<&str> = of.iter().map(|sample| sample.server.as_str()).collect();
+        let high = of.iter().filter(|sample| is_high(sample)).count();
+        println!("{:<44}{:>8}{high:>8}{:>8}", format!("{}, {pattern}", name(*kind)), of.len(), servers.len());
+    }
 }
 
 /// Prints what is wrong, of what may be read.
