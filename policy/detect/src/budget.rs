@@ -40,7 +40,7 @@ impl Default for Budget {
             forms: 4 << 20,
             growth: 1 << 20,
             overlap: 1 << 20,
-            scored: 1 << 20,
+            scored: 8 << 20,
             exceeded: false,
         }
     }

@@ -82,9 +82,9 @@ impl Inspector {
         Self { scorer, ..Self::default() }
     }
 
-    /// The next texts are those of parameters, or not.
-    pub(super) fn enter(&mut self, in_parameter: bool) {
-        self.scorer.iter_mut().for_each(|scorer| scorer.enter(in_parameter));
+    /// The next texts are those of parameters, or not, and members of a list, or not.
+    pub(super) fn enter(&mut self, in_parameter: bool, in_list: bool) {
+        self.scorer.iter_mut().for_each(|scorer| scorer.enter(in_parameter, in_list));
     }
 
     /// Inspects a text in all its forms. Whether all of it was read, and nothing found; and there is but one form of it, if
@@ -412,6 +412,8 @@ pub(super) struct Joined {
     pieces: usize,
     /// Whether there was no room for one.
     exceeded: bool,
+    /// Whether members of lists are among them, which are values.
+    has_members: bool,
 }
 
 impl Joined {
@@ -429,6 +431,7 @@ impl Joined {
         self.text.push_str(text);
         self.text.push(' ');
         self.pieces += 1;
+        self.has_members |= path.in_array();
     }
 
     /// Inspects the texts as one. What one of them has by itself is not said again.
@@ -442,8 +445,10 @@ impl Joined {
         view.form = Form::Joined;
         let (normal, _) = fold(&view, &mut inspector.work.budget);
         let view = normal.unwrap_or(view);
-        inspector.enter(true);
-        inspector.score(matcher, &view, &self.text, &|| "/inputSchema/properties".to_owned());
+        if !self.has_members {
+            inspector.enter(true, false);
+            inspector.score(matcher, &view, &self.text, &|| "/inputSchema/properties".to_owned());
+        }
         inspector.scan(matcher, &view, &view.whole(), Vec::new(), &mut drafts);
         drafts.retain(|draft| {
             let id = &matcher.probes[usize::from(draft.rule)].rule.id;

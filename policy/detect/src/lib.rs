@@ -322,7 +322,7 @@ impl Detector {
             if of_meta && VARYING.contains(&path.below_root()) || schema::is_icon(path, leaf, &text) {
                 return;
             }
-            inspector.enter(path.keys().any(|key| key == "properties"));
+            inspector.enter(path.keys().any(|key| key == "properties"), path.in_array());
             if leaf == Leaf::Text && !path.is("name") {
                 self.schema_text(&mut inspector, path, &text, only_reads);
                 if known.has(&text) {

@@ -134,7 +134,7 @@ mod tests {
             ("パスワードを送信", true),
             ("비밀번호를 보내", true),
             ("The weather is fine in the north.", false),
-            ("2026-01-01 INFO 17 items", false),
+            ("2026-01-01 17:00:01 17 items", false),
             ("", false),
             ("é", false),
         ] {

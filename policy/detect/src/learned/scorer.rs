@@ -27,6 +27,8 @@ pub(super) const WINDOW: usize = 3;
 const AROUND: usize = 256;
 /// The most that a detection of the scorer scores: it is never critical.
 const MOST: u32 = 199;
+/// A member of a list of at most so many words is a value.
+const MEMBER_WORDS: usize = 5;
 /// Features that a detection names.
 const NAMED: usize = 4;
 /// Features of a whole text before those of rules.
@@ -157,6 +159,7 @@ pub(crate) struct Scorer {
     subject: Subject,
     context: Context,
     traits: u64,
+    in_list: bool,
     sentences: u64,
     worst: Option<Worst>,
     work: Workspace,
@@ -171,6 +174,7 @@ impl Scorer {
             subject,
             context,
             traits: 0,
+            in_list: false,
             sentences: 0,
             worst: None,
             work: Workspace::default(),
@@ -193,8 +197,9 @@ impl Scorer {
         self
     }
 
-    /// The next text is that of a parameter, or not.
-    pub(crate) fn enter(&mut self, in_parameter: bool) {
+    /// The next text is that of a parameter, or not; one of a list, such as a member of an enum, or not.
+    pub(crate) fn enter(&mut self, in_parameter: bool, in_list: bool) {
+        self.in_list = in_list;
         self.traits = if in_parameter { Trait::InParameter.bit() } else { 0 };
     }
 
@@ -206,6 +211,10 @@ impl Scorer {
         field: &dyn Fn() -> String,
         budget: &mut Budget,
     ) {
+        // A member of a list is a value, unless it is a sentence.
+        if self.in_list && view.text.split_whitespace().nth(MEMBER_WORDS).is_none() {
+            return;
+        }
         let encoded = !matches!(
             view.form,
             Form::Raw | Form::Normal | Form::Words | Form::Joined | Form::Escapes | Form::Markup
