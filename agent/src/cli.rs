@@ -92,6 +92,11 @@ pub enum Command {
     /// a server could not be inspected.
     #[command(after_long_help = INSPECT_EXAMPLES)]
     Inspect(InspectOptions),
+    /// Explain the score of one text: what rules match, and what each feature of the learned scorer weighs.
+    ///
+    /// FILE is the definition of a tool (a JSON object), a result (a JSON object with `content`), or plain text, which is read
+    /// as a description, or with --result as the text of a result.
+    Explain(ExplainOptions),
     /// Evaluate the policy for one call, and print the decision of each guard in order.
     ///
     /// The command assumes that the server lists the tool, that its definition is the pinned one, and that the definition has
@@ -373,6 +378,22 @@ pub struct InspectOptions {
     /// The server to start, and its arguments.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Arguments of `mcpwarden explain`.
+#[derive(Args, Debug)]
+pub struct ExplainOptions {
+    /// The file; `-` is standard input.
+    pub file: PathBuf,
+    /// Read plain text, or any JSON, as the result of a call.
+    #[arg(long)]
+    pub result: bool,
+    /// Configuration file (YAML) with rules, categories and the model.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `mcpwarden decide`.

@@ -12,7 +12,8 @@ use anyhow::{Context as _, anyhow};
 use mcpwarden_capture::CaptureLimits;
 use mcpwarden_policy::config::{self, Finding, Level, MAX_BYTES, Problem};
 pub use mcpwarden_policy::config::{AllowDeny, Backend, Config, Payloads, StdioEnforcement, check_ring};
-use mcpwarden_policy::detect::{DetectConfig, Detector, RuleError, RulePlace, RuleSet};
+use mcpwarden_policy::detect::learned::Model;
+use mcpwarden_policy::detect::{DetectConfig, Detector, RuleError, RulePlace, RuleSet, ScorerModel};
 use mcpwarden_policy::engine::Judge;
 use mcpwarden_policy::guards::denied_servers;
 use mcpwarden_policy::network::NetworkRules;
@@ -202,9 +203,21 @@ pub fn detector(source: &Source) -> anyhow::Result<Arc<Detector>> {
         return Err(source.refused(unusable.findings));
     }
     unusable.check().context("invalid detection rules")?;
-    let detector = Detector::new(rules, &policy_settings::detect(config));
+    let mut detect = policy_settings::detect(config);
+    detect.scorer = host::scorer(config).map_err(|finding| source.refused(vec![finding]))?;
+    let detector = Detector::new(rules, &detect);
     let detector = detector.map_err(|_| source.refused(pattern_errors(config, host::rules(config).0)))?;
     Ok(Arc::new(detector))
+}
+
+/// The model of the learned scorer that is in force: the beginning of its digest, or `none`.
+pub fn scorer_id(config: &Config) -> String {
+    let model = match host::scorer(config) {
+        Ok(ScorerModel::BuiltIn) => Model::built_in(),
+        Ok(ScorerModel::Given(model)) => Some(model),
+        Ok(ScorerModel::Off) | Err(_) => None,
+    };
+    model.map_or_else(|| "none".to_owned(), |model| model.id().to_owned())
 }
 
 /// Everything that is wrong with the user's patterns beside these rules.

@@ -34,8 +34,8 @@ use clap::{CommandFactory as _, Parser as _};
 
 use cli::{Approvals, Audit, Cli, Command, Pins, Query, Sessions, SessionsOptions, refused::refused};
 use commands::{
-    approvals, audit, blocks, check, decide, detach, doctor, events, inspect, learn, man, matching, pins,
-    reload, replay, sessions, status,
+    approvals, audit, blocks, check, decide, detach, doctor, events, explain, inspect, learn, man, matching,
+    pins, reload, replay, sessions, status,
 };
 use mcpwarden_policy::ByHand::{Approve, Deny};
 use output::{FAILED, Unwritable, one_line, print_error, print_line, unwritable};
@@ -72,6 +72,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             matching::run(config.as_deref(), json, &command).map(verdict)
         }
         Command::Inspect(options) => Ok(inspect::run(&options)),
+        Command::Explain(options) => explain::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Decide(options) => decide::run(&options),
         Command::Replay(options) => replay::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Block(options) => blocks::block(options).map(|()| ExitCode::SUCCESS),

@@ -6,7 +6,7 @@ use crate::config::{
     AddressRule, AllowDeny, Config, Glob, GuardPattern, HttpUrl, NetworkEnforcement, Registry, Server, Step,
     steps,
 };
-use crate::detect::{CustomPattern, DetectConfig, ServerPatterns};
+use crate::detect::{CustomPattern, DetectConfig, ScorerModel, ServerPatterns};
 use crate::discovery::{BUILT_IN, Declared, NamePatterns, Remote};
 use crate::glob::GlobError;
 use crate::network::{NetworkRules, NetworkServer, Rule};
@@ -37,6 +37,7 @@ pub fn detect(config: &Config) -> DetectConfig {
         disabled: switched_off(config).collect(),
         custom_patterns: own.collect(),
         of_servers: patterns_of_guards(config),
+        scorer: if section.learned_scorer.enabled { ScorerModel::BuiltIn } else { ScorerModel::Off },
     }
 }
 

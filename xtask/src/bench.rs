@@ -49,6 +49,17 @@ pub fn eval(args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Makes the weights of the learned scorer.
+///
+/// # Errors
+/// The set-up, the build or the training failed.
+pub fn train(args: &[String]) -> Result<ExitCode> {
+    setup(Needs::Build)?;
+    build::programs()?;
+    run(Command::new(target_dir().join("debug/train")).args(args), "read what it says above")?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn run_as_root(what: &str, args: &[String]) -> Result<ExitCode> {
     setup(Needs::Build)?;
     build_release(&[])?;

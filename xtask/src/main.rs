@@ -63,6 +63,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<String>,
     },
+    /// Make the weights of the learned scorer, and measure them on what they were not made with
+    Train {
+        /// Arguments for the training; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<String>,
+    },
     /// Collect data for measuring the detector
     Corpus(corpus::Args),
     /// Put any input through everything that reads input, for some seconds each
@@ -93,6 +99,7 @@ fn main() -> ExitCode {
         Command::Package(args) => package::package(&args),
         Command::Demo => demo::demo(),
         Command::Eval { args } => bench::eval(&args),
+        Command::Train { args } => bench::train(&args),
         Command::Corpus(args) => corpus::corpus(&args),
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Soak { short } => bench::soak(short),

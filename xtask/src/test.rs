@@ -80,6 +80,9 @@ pub fn test(args: &Args) -> Result<ExitCode> {
             });
             stages.run("ocsf", || tests(cargo().args(["test", "--package", "mcpwarden-ocsf"])));
             stages.run("fuzzing", || fuzz::brief().map(|()| Report::default()));
+            stages.run("learned scorer", || {
+                checked(Command::new(target_dir().join("debug/train")).arg("--check"))
+            });
             stages.run("soak", soak);
             stages.run("packages", packages);
             stages.run("other kernels", || guests(Guests::All));

@@ -9,7 +9,7 @@ use super::Cli;
 /// The headings, and the commands below each.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Watch", &["run", "doctor", "match", "top", "events"]),
-    ("Inspect", &["inspect", "registry", "pins"]),
+    ("Inspect", &["inspect", "explain", "registry", "pins"]),
     ("Decide", &["approve", "approvals", "block", "unblock", "blocks", "decide", "replay"]),
     ("Operate", &["status", "reload", "check-config", "learn", "detach"]),
     ("Query", &["servers", "sessions", "tools", "calls", "detections", "connections", "audit"]),

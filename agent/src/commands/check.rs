@@ -92,6 +92,7 @@ fn on_this_host(config: &Config, rule_files: &mut Vec<Checked>) -> Vec<(Level, F
     let (rules, unusable) = host::rules(config);
     errors.extend(unusable.findings);
     rule_files.extend(unusable.rule_files);
+    errors.extend(host::scorer(config).err());
     errors.extend(pattern_errors(config, rules));
     let errors = errors.into_iter().map(|finding| (Level::Error, finding));
     errors.chain(host::idle(config).into_iter().map(|finding| (Level::Warning, finding))).collect()

@@ -8,6 +8,7 @@ pub mod decide;
 pub mod detach;
 pub mod doctor;
 pub mod events;
+pub mod explain;
 pub mod inspect;
 pub mod learn;
 mod lines;

@@ -17,11 +17,12 @@ fn sample(name: &'static str, labels: &[&str], value: u64) -> Sample {
 }
 
 /// What changes with the configuration alone: the agent, its configuration, the kernel, and how many blind spots there are.
-pub fn of_identity(config: &Config, backend: Backend, blind_spots: u64) -> [Sample; 4] {
+pub fn of_identity(config: &Config, backend: Backend, blind_spots: u64) -> [Sample; 5] {
     let hash = crate::config::hash(config);
     [
         sample(table::BUILD, &[env!("CARGO_PKG_VERSION")], 1),
         sample(table::CONFIG, &[&hash], 1),
+        sample(table::SCORER, &[&crate::config::scorer_id(config)], 1),
         sample(table::KERNEL, &[&requirements::release(), backend.name()], 1),
         sample(table::BLIND_SPOTS, &[], blind_spots),
     ]

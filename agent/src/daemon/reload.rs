@@ -270,7 +270,8 @@ fn prepare(path: &Path, flags: Flags) -> anyhow::Result<Prepared> {
 /// The files that a configuration is made of.
 fn files(path: Option<&Path>, config: &Config) -> Vec<PathBuf> {
     let rules = config.inspection.rule_files.iter().map(|file| PathBuf::from(file.as_str()));
-    path.map(Path::to_owned).into_iter().chain(rules).collect()
+    let model = config.inspection.learned_scorer.model_file.iter().map(|file| PathBuf::from(file.as_str()));
+    path.map(Path::to_owned).into_iter().chain(rules).chain(model).collect()
 }
 
 fn stamps(files: &[PathBuf]) -> Vec<Stamp> {

@@ -7,12 +7,14 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use mcpwarden_policy::config::{
     self, AbsolutePath, Config, Control, Finding, KeyPath, Level, Position, Problem, Server, Session, Step,
     User,
 };
-use mcpwarden_policy::detect::{RuleError, RuleSet};
+use mcpwarden_policy::detect::learned::{MODEL_BYTES, Model};
+use mcpwarden_policy::detect::{RuleError, RuleSet, ScorerModel};
 use mcpwarden_policy::guards::SessionRule;
 use mcpwarden_policy::{Declared, glob::GlobError, settings};
 use mcpwarden_system::owner::{ours_alone, owned_by};
@@ -231,6 +233,29 @@ pub fn rules(config: &Config) -> (RuleSet, Unusable) {
     (rules, unusable)
 }
 
+/// The model of the learned scorer.
+///
+/// # Errors
+/// The file that it is to be read from cannot be used.
+pub fn scorer(config: &Config) -> Result<ScorerModel, Finding> {
+    let section = &config.inspection.learned_scorer;
+    if !config.inspection.enabled || !section.enabled {
+        return Ok(ScorerModel::Off);
+    }
+    let Some(path) = &section.model_file else { return Ok(ScorerModel::BuiltIn) };
+    // Longer by one byte than a model: that it is too long shows.
+    let model = read_own(path, MODEL_BYTES as u64 + 1)
+        .and_then(|bytes| Model::parse(&bytes).map_err(|error| error.to_string()));
+    match model {
+        Ok(model) => Ok(ScorerModel::Given(Arc::new(model))),
+        Err(problem) => {
+            let steps = ["inspection", "learned_scorer", "model_file"].map(Step::from).to_vec();
+            let message = format!("{path} cannot be used: {problem}; expected a model of the learned scorer");
+            Err(with_neighbour(Finding::new(steps, message), path))
+        }
+    }
+}
+
 /// What is wrong with a rule file; where the place is not known, it is its first character.
 fn problem(error: &RuleError) -> Problem {
     let (line, column) = error.at.position();
@@ -260,6 +285,15 @@ fn with_neighbour(finding: Finding, path: &AbsolutePath) -> Finding {
 
 /// A rule file's text. Who can write to it decides what is found, so it must be root's or of whom this runs as.
 fn read_rules(path: &AbsolutePath) -> Result<String, String> {
+    let bytes = read_own(path, MAX_RULE_BYTES + 1)?;
+    if bytes.len() as u64 > MAX_RULE_BYTES {
+        return Err(format!("it is longer than {MAX_RULE_BYTES} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".into())
+}
+
+/// At most so many bytes of a file that nobody else may write to.
+fn read_own(path: &AbsolutePath, most: u64) -> Result<Vec<u8>, String> {
     // Not blocking, so that a named pipe cannot keep the agent from starting.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path.as_str());
     let file = file.map_err(|error| error.to_string())?;
@@ -269,11 +303,8 @@ fn read_rules(path: &AbsolutePath) -> Result<String, String> {
     }
     ours_alone(Path::new(path.as_str()), &metadata)?;
     let mut bytes = Vec::new();
-    file.take(MAX_RULE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > MAX_RULE_BYTES {
-        return Err(format!("it is longer than {MAX_RULE_BYTES} bytes"));
-    }
-    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".into())
+    file.take(most).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -393,6 +424,52 @@ mod tests {
             config.inspection.enabled = false;
             assert!(rules(&config).0.rules().is_empty(), "{name}");
         }
+    }
+
+    /// What stands in the file and its mode, and what is said.
+    #[test]
+    fn model_file_is_read_or_refused() {
+        use mcpwarden_policy::detect::learned::Side;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("scorer.bin");
+        let good = Model::new(Side::empty(), Side::empty()).to_bytes();
+        let (mut flipped, mut long) = (good.clone(), good.clone());
+        flipped[100] ^= 1;
+        long.push(0);
+        let mut other = good.clone();
+        other[7] = b'9';
+        let swapped = Model::new(Side { review: 3, high: 2, ..Side::empty() }, Side::empty()).to_bytes();
+        let unscaled = Model::new(Side::empty(), Side { scale: 0, ..Side::empty() }).to_bytes();
+        for (name, bytes, mode, expected) in [
+            ("good", &good[..], 0o644, None),
+            ("flipped", &flipped, 0o644, Some("its digest is wrong")),
+            ("long", &long, 0o644, Some("bytes; expected")),
+            ("short", &good[..good.len() - 1], 0o644, Some("bytes; expected")),
+            ("the beginning", &good[..8], 0o644, Some("it has 8 bytes")),
+            ("empty", b"", 0o644, Some("no model of this version")),
+            ("text", b"model", 0o644, Some("no model of this version")),
+            ("another version", &other, 0o644, Some("no model of this version")),
+            ("thresholds", &swapped, 0o644, Some("out of range")),
+            ("scale", &unscaled, 0o644, Some("out of range")),
+            ("of others", &good, 0o666, Some("others may write to it")),
+        ] {
+            fs::write(&path, bytes).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let mut config = Config::default();
+            config.inspection.learned_scorer.model_file = Some(path.display().to_string().parse().unwrap());
+            match (scorer(&config), expected) {
+                (Ok(ScorerModel::Given(_)), None) => {}
+                (Err(finding), Some(part)) => {
+                    let text = finding.to_string();
+                    assert!(text.starts_with("inspection.learned_scorer.model_file: "), "{name}: {text}");
+                    assert!(text.contains(part) && text.contains("expected"), "{name}: {text}");
+                }
+                (other, _) => panic!("{name}: {other:?}"),
+            }
+            config.inspection.learned_scorer.enabled = false;
+            assert_eq!(scorer(&config).unwrap(), ScorerModel::Off, "{name}");
+        }
+        assert_eq!(scorer(&Config::default()).unwrap(), ScorerModel::BuiltIn);
     }
 
     #[test]

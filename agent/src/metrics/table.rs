@@ -115,6 +115,7 @@ pub const STORE_LOG_BYTES: &str = "mcpwarden_store_log_bytes";
 pub const STORE_BYTES: &str = "mcpwarden_store_bytes";
 pub const BUILD: &str = "mcpwarden_build_info";
 pub const CONFIG: &str = "mcpwarden_config_info";
+pub const SCORER: &str = "mcpwarden_scorer_info";
 pub const RELOADED: &str = "mcpwarden_config_last_reload_success";
 pub const RELOADED_AT: &str = "mcpwarden_config_last_reload_success_timestamp_seconds";
 pub const LAG: &str = "mcpwarden_lag_seconds";

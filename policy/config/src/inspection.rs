@@ -26,6 +26,9 @@ pub struct Inspection {
     /// `[/etc/mcpwarden/rules.yaml]`.
     #[schemars(length(max = 100))]
     pub rule_files: Vec<AbsolutePath>,
+    /// The learned scorer: a model that judges definitions and results beside the rules. Its detections have the pattern
+    /// `learned_scorer`.
+    pub learned_scorer: LearnedScorer,
     /// The severity at and above which a detection is an event of its own, and has the effect that `on_detection` names.
     pub alert_threshold: Severity,
     /// The similarity at and above which two names of servers, or of tools of two servers, are nearly the same: the share
@@ -49,10 +52,28 @@ impl Default for Inspection {
             builtin: BTreeMap::new(),
             custom_patterns: Vec::new(),
             rule_files: Vec::new(),
+            learned_scorer: LearnedScorer::default(),
             alert_threshold: Severity::High,
             similarity_threshold: 0.85,
             on_detection: OnDetection::default(),
         }
+    }
+}
+
+/// The learned scorer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LearnedScorer {
+    /// Whether the agent uses the scorer.
+    pub enabled: bool,
+    /// A file with another model than the built-in one, as `cargo xtask train` makes it. A file must belong to root, and nobody
+    /// else may write to it. Example: `/etc/mcpwarden/scorer.bin`.
+    pub model_file: Option<AbsolutePath>,
+}
+
+impl Default for LearnedScorer {
+    fn default() -> Self {
+        Self { enabled: true, model_file: None }
     }
 }
 

@@ -7,6 +7,9 @@
 /// Most bytes that patterns are run over, whatever the length of the texts.
 const MOST_BYTES: usize = 64 << 20;
 
+/// Most bytes of sentences that the learned scorer reads, whatever the length of the texts.
+const MOST_SCORED: usize = 32 << 20;
+
 /// What is left of it.
 #[derive(Debug)]
 pub(super) struct Budget {
@@ -24,6 +27,8 @@ pub(super) struct Budget {
     pub(super) growth: usize,
     /// Bytes that may still be read twice, since a segment goes on into the next.
     pub(super) overlap: usize,
+    /// Bytes that the learned scorer may still read.
+    pub(super) scored: usize,
     /// Whether one of them was not enough.
     pub(super) exceeded: bool,
 }
@@ -38,6 +43,7 @@ impl Default for Budget {
             forms: 4 << 20,
             growth: 1 << 20,
             overlap: 1 << 20,
+            scored: 8 << 20,
             exceeded: false,
         }
     }
@@ -50,6 +56,11 @@ impl Budget {
         self.bytes = self.bytes.saturating_add(8 * bytes).min(MOST_BYTES);
         self.forms = self.forms.saturating_add(2 * bytes);
         self.overlap = self.overlap.saturating_add(bytes / 4);
+    }
+
+    /// A text of a result of so many bytes is to be scored: only its sentences with signs are.
+    pub(super) fn add_result(&mut self, bytes: usize) {
+        self.scored = self.scored.saturating_add(bytes / 2).min(MOST_SCORED);
     }
 
     /// Takes so much from one of its parts, if there is as much; notes that there is not otherwise.

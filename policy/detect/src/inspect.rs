@@ -8,6 +8,7 @@ use mcpwarden_terms::{Detection, Form, escape_pointer};
 use super::decode;
 use super::evidence::{Masking, evidence};
 use super::fold::{Folded, Folding, fold};
+use super::learned::{Finished, Scorer};
 use super::names::{ToolNames, words};
 use super::probe::{Hit, Matcher, Work};
 use super::segment::segments;
@@ -44,6 +45,9 @@ pub(super) struct Inspector {
     bounds: Bounds,
     work: Work,
     masking: Masking,
+    scorer: Option<Scorer>,
+    /// Forms of texts that were looked at.
+    forms: u64,
 }
 
 /// What is looked for in one field.
@@ -54,6 +58,9 @@ struct Sought<'m> {
     tools: Option<&'m ToolNames>,
     /// What this has a rule for is left out where that needs no pattern: it was reported before.
     said: Option<&'m Matcher>,
+    /// The text as sent, and its field.
+    text: &'m str,
+    field: &'m dyn Fn() -> String,
 }
 
 /// What one rule found in one field so far.
@@ -77,9 +84,36 @@ impl Inspector {
         inspector
     }
 
-    /// Inspects a text in all its forms. Whether all of it was read, and nothing found.
+    /// One that has the learned scorer read all texts.
+    pub(super) fn scoring(scorer: Option<Scorer>) -> Self {
+        Self { scorer, ..Self::default() }
+    }
+
+    /// The next texts are those of parameters, or not, and members of a list, or not.
+    pub(super) fn enter(&mut self, in_parameter: bool, in_list: bool) {
+        self.scorer.iter_mut().for_each(|scorer| scorer.enter(in_parameter, in_list));
+    }
+
+    /// Inspects a text in all its forms. Whether all of it was read, and nothing found; and there is but one form of it, if
+    /// another could be scored.
     pub(super) fn text(&mut self, matcher: &Matcher, text: &str, field: impl Fn() -> String) -> bool {
-        self.view(matcher, text, View::raw(text), None, None, field) && !self.work.budget.exceeded
+        let forms = self.forms;
+        let nothing = self.view(matcher, text, View::raw(text), None, None, field);
+        let is_single = self.scorer.is_none() || self.forms == forms + 1;
+        nothing && is_single && !self.work.budget.exceeded
+    }
+
+    /// Has the scorer read a text in normal form.
+    pub(super) fn score(
+        &mut self,
+        matcher: &Matcher,
+        view: &View<'_>,
+        text: &str,
+        field: &dyn Fn() -> String,
+    ) {
+        self.forms += 1;
+        let Some(scorer) = self.scorer.as_mut().filter(|_| matcher.scored) else { return };
+        scorer.text(view, text, field, &mut self.work.budget);
     }
 
     /// The same for a text of a result, which may command the use of tools.
@@ -91,6 +125,7 @@ impl Inspector {
         field: impl Fn() -> String,
     ) {
         self.masking = Masking::Tokens;
+        self.work.budget.add_result(text.len());
         self.view(matcher, text, View::raw(text), Some(tools), None, field);
     }
 
@@ -172,7 +207,8 @@ impl Inspector {
     ) -> bool {
         self.work.budget.add_text(text.len());
         let mut drafts = Vec::new();
-        self.forms(Sought { matcher, tools, said }, &first, 0, &mut drafts);
+        let sought = Sought { matcher, tools, said, text, field: &field };
+        self.forms(sought, &first, 0, &mut drafts);
         let harmless = drafts.is_empty();
         self.keep(matcher, text, drafts, field);
         harmless
@@ -238,6 +274,15 @@ impl Inspector {
             let bytes = fresh.iter().map(Range::len).sum();
             if self.work.budget.take(|budget| &mut budget.forms, bytes) {
                 self.scan(matcher, normal, &fresh, Vec::new(), drafts);
+            }
+        }
+        if self.scorer.is_some() {
+            match &normal {
+                Some(normal) => self.score(matcher, normal, sought.text, sought.field),
+                None if range.len() == view.text.len() => {
+                    self.score(matcher, view, sought.text, sought.field)
+                }
+                None => self.score(matcher, &view.part(range.clone()), sought.text, sought.field),
             }
         }
         // What was spelt otherwise is spelt so once; but an escape's sign may be escaped itself.
@@ -331,9 +376,20 @@ impl Inspector {
     }
 
     /// The inspection, with a word on what was too much.
-    pub(super) fn finish(mut self, matcher: &Matcher, complete: bool) -> Inspection {
+    pub(super) fn finish(self, matcher: &Matcher, complete: bool) -> Inspection {
+        self.finish_scored(matcher, complete).0
+    }
+
+    /// The same, and what else the scorer has.
+    pub(super) fn finish_scored(mut self, matcher: &Matcher, complete: bool) -> (Inspection, Finished) {
         let worst_first = |found: &Detection| Reverse(found.score);
+        let scorer = self.scorer.take();
+        let mut finished =
+            scorer.map(|scorer| scorer.finish(&self.detections, self.masking)).unwrap_or_default();
+        self.detections.extend(finished.detection.take());
         self.detections.sort_by_key(worst_first);
+        self.bounds.detections_dropped += self.detections.len().saturating_sub(MAX_DETECTIONS) as u64;
+        self.detections.truncate(MAX_DETECTIONS);
         if self.work.budget.exceeded {
             self.bounds.budget_exceeded = 1;
             // Said whatever else there is: a flood must not hide that something was not looked at.
@@ -343,7 +399,7 @@ impl Inspector {
             self.detections.sort_by_key(worst_first);
         }
         self.bounds.keys_dropped = u64::from(!complete);
-        Inspection { detections: self.detections, bounds: self.bounds }
+        (Inspection { detections: self.detections, bounds: self.bounds }, finished)
     }
 }
 
@@ -364,6 +420,8 @@ pub(super) struct Joined {
     pieces: usize,
     /// Whether there was no room for one.
     exceeded: bool,
+    /// Whether members of lists are among them, which are values.
+    has_members: bool,
 }
 
 impl Joined {
@@ -381,6 +439,7 @@ impl Joined {
         self.text.push_str(text);
         self.text.push(' ');
         self.pieces += 1;
+        self.has_members |= path.in_array();
     }
 
     /// Inspects the texts as one. What one of them has by itself is not said again.
@@ -394,6 +453,10 @@ impl Joined {
         view.form = Form::Joined;
         let (normal, _) = fold(&view, &mut inspector.work.budget);
         let view = normal.unwrap_or(view);
+        if !self.has_members {
+            inspector.enter(true, false);
+            inspector.score(matcher, &view, &self.text, &|| "/inputSchema/properties".to_owned());
+        }
         inspector.scan(matcher, &view, &view.whole(), Vec::new(), &mut drafts);
         drafts.retain(|draft| {
             let id = &matcher.probes[usize::from(draft.rule)].rule.id;

@@ -18,6 +18,7 @@
 //! | `schema` | what a text of a definition is for: an icon, a header, a value |
 //! | `budget` | how much of this one message may take |
 //! | `segment` | a long text in parts, and which come first |
+//! | `learned` | what wording, concepts and relations together are worth: a model |
 //! | `inspect` | all of it for one field after the other |
 //! | `cache`, `ahead` | what was inspected before: definitions, and texts of the message at hand |
 
@@ -32,6 +33,7 @@ mod fold;
 mod harmless;
 mod index;
 mod inspect;
+pub mod learned;
 mod names;
 mod orders;
 mod pattern;
@@ -50,6 +52,7 @@ mod walk;
 mod window;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,8 +75,10 @@ use mcpwarden_terms::{Category, Detection, Severity};
 
 use evidence::Masking;
 use inspect::{Inspector, Joined, MAX_DETECTIONS};
+use learned::{Context, Document, Explained, Finished, Model, Scorer, Subject};
 use probe::Matcher;
 use signs::Signs;
+use view::View;
 use walk::{Leaf, walk};
 
 /// Longest name that the protocol allows (revision 2025-11-25: 1 to 128 characters), and the last provider takes. Bytes.
@@ -89,6 +94,21 @@ pub struct DetectConfig {
     pub custom_patterns: Vec<CustomPattern>,
     /// Patterns for the tools of some servers. The first entry that names a server is the one for it.
     pub of_servers: Vec<ServerPatterns>,
+    /// Which model scores texts.
+    #[serde(skip)]
+    pub scorer: ScorerModel,
+}
+
+/// The model of the learned scorer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum ScorerModel {
+    /// The one that comes with the program.
+    #[default]
+    BuiltIn,
+    /// Another one.
+    Given(Arc<Model>),
+    /// None: rules alone decide.
+    Off,
 }
 
 /// Patterns of the user's own for the definitions of tools of some servers, and for nothing else.
@@ -184,6 +204,7 @@ pub struct Detector {
     request: Matcher,
     value: Matcher,
     read_only: Matcher,
+    scorer: Option<Arc<Model>>,
     /// What is looked for in the tools of some servers besides.
     of_servers: Vec<(Vec<NameGlob>, Self)>,
 }
@@ -203,10 +224,18 @@ impl Detector {
                 disabled: config.disabled.clone(),
                 custom_patterns: entry.patterns.clone(),
                 of_servers: Vec::new(),
+                scorer: ScorerModel::Off,
             };
             Ok((globs, Self::new(RuleSet::default(), &own)?))
         });
         let of_servers = of_servers.collect::<Result<_, Vec<RuleError>>>()?;
+        // Without rules nothing is looked for at all.
+        let scorer = match &config.scorer {
+            _ if rules.rules.is_empty() => None,
+            ScorerModel::BuiltIn => Model::built_in(),
+            ScorerModel::Given(model) => Some(Arc::clone(model)),
+            ScorerModel::Off => None,
+        };
         let rules = rules.with(RuleSet::custom(&config.custom_patterns)?)?;
         let kept: Vec<Rule> =
             rules.rules.into_iter().filter(|rule| !config.disabled.contains(&rule.category)).collect();
@@ -224,6 +253,7 @@ impl Detector {
             request: matcher(Scope::Request)?,
             value: matcher(Scope::Value)?,
             read_only: matcher(Scope::ReadOnly)?,
+            scorer,
             of_servers,
         })
     }
@@ -250,7 +280,44 @@ impl Detector {
 
     /// The same of one of several definitions: what `known` has, which belongs to this detector, is not read again.
     pub fn tool_among(&self, json: &str, known: &mut Harmless) -> Inspection {
-        let mut inspector = Inspector::default();
+        self.inspect_tool(json, known, self.scorer_of_tool(json)).0
+    }
+
+    fn scorer_of_tool(&self, json: &str) -> Option<Scorer> {
+        let model = Arc::clone(self.scorer.as_ref()?);
+        Some(Scorer::new(model, Subject::Definition, schema::context(json)))
+    }
+
+    /// Inspects a definition or a result as [`tool`](Self::tool) and [`result`](Self::result) do, and explains the score of
+    /// the learned scorer, if that is on and there is any text.
+    pub fn explain(&self, subject: Subject, json: &str) -> (Inspection, Option<Explained>) {
+        let (found, finished) = match subject {
+            Subject::Definition => {
+                let scorer = self.scorer_of_tool(json).map(Scorer::explaining);
+                self.inspect_tool(json, &mut Harmless::default(), scorer)
+            }
+            Subject::Result => {
+                let scorer = self.scorer_of_result().map(Scorer::explaining);
+                self.inspect_result(json, &ToolNames::default(), scorer)
+            }
+        };
+        (found, finished.explained)
+    }
+
+    /// What the learned scorer reads of a definition, for training, and what rules alone find.
+    pub fn record_tool(&self, json: &str) -> (Inspection, Document) {
+        let scorer = Scorer::blank(Subject::Definition, schema::context(json));
+        let (found, finished) = self.inspect_tool(json, &mut Harmless::default(), Some(scorer));
+        (found, finished.document.unwrap_or_default())
+    }
+
+    fn inspect_tool(
+        &self,
+        json: &str,
+        known: &mut Harmless,
+        scorer: Option<Scorer>,
+    ) -> (Inspection, Finished) {
+        let mut inspector = Inspector::scoring(scorer);
         let mut joined = Joined::default();
         let only_reads = schema::only_reads(json);
         let complete = walk(json, |path, leaf, text| {
@@ -258,9 +325,12 @@ impl Detector {
             if of_meta && VARYING.contains(&path.below_root()) || schema::is_icon(path, leaf, &text) {
                 return;
             }
+            inspector.enter(path.keys().any(|key| key == "properties"), path.in_array());
             if leaf == Leaf::Text && !path.is("name") {
                 self.schema_text(&mut inspector, path, &text, only_reads);
-                if !known.has(&text) && inspector.text(&self.definition, &text, || path.pointer()) {
+                if known.has(&text) {
+                    inspector.score(&self.definition, &View::raw(&text), &text, &|| path.pointer());
+                } else if inspector.text(&self.definition, &text, || path.pointer()) {
                     known.add(&text);
                 }
                 joined.push(path, &text);
@@ -277,7 +347,7 @@ impl Detector {
             inspector.name(names, &self.definition, &text, || path.pointer());
         });
         joined.inspect(&mut inspector, &self.definition);
-        inspector.finish(&self.definition, complete)
+        inspector.finish_scored(&self.definition, complete)
     }
 
     /// Inspects a text of a definition by what it is for.
@@ -306,7 +376,28 @@ impl Detector {
     /// Inspects the JSON text of a tool's result, by rules that are stricter than those of definitions: a result
     /// may be any document. `tools` are the names of the session's tools.
     pub fn result(&self, json: &str, tools: &ToolNames) -> Inspection {
-        let mut inspector = Inspector::default();
+        self.inspect_result(json, tools, self.scorer_of_result()).0
+    }
+
+    fn scorer_of_result(&self) -> Option<Scorer> {
+        let model = Arc::clone(self.scorer.as_ref()?);
+        Some(Scorer::new(model, Subject::Result, Context::default()))
+    }
+
+    /// What the learned scorer reads of a result, for training, and what rules alone find.
+    pub fn record_result(&self, json: &str, tools: &ToolNames) -> (Inspection, Document) {
+        let scorer = Scorer::blank(Subject::Result, Context::default());
+        let (found, finished) = self.inspect_result(json, tools, Some(scorer));
+        (found, finished.document.unwrap_or_default())
+    }
+
+    fn inspect_result(
+        &self,
+        json: &str,
+        tools: &ToolNames,
+        scorer: Option<Scorer>,
+    ) -> (Inspection, Finished) {
+        let mut inspector = Inspector::scoring(scorer);
         let complete = walk(json, |path, leaf, text| match leaf {
             Leaf::Text if is_blob(path) && !decode::may_be_text(&text) => {}
             Leaf::Text => inspector.result_text(&self.result, tools, &text, || path.pointer()),
@@ -317,7 +408,7 @@ impl Detector {
                 inspector.name(None, &self.result, &text, || path.pointer());
             }
         });
-        inspector.finish(&self.result, complete)
+        inspector.finish_scored(&self.result, complete)
     }
 
     /// Inspects the JSON text of a call's arguments for secrets and sensitive paths. Evidence is masked.

@@ -73,6 +73,8 @@ pub(super) struct Matcher {
     supporting: Patterns,
     /// The user's patterns: each stands for itself.
     plain: Patterns,
+    /// Whether the learned scorer reads what these rules are for.
+    pub(super) scored: bool,
 }
 
 /// Patterns, and how they are found.
@@ -120,7 +122,8 @@ impl Matcher {
         }
         let (leading, supporting) = (Patterns::new(leading, &SIGNS)?, Patterns::new(supporting, &[])?);
         let plain = Patterns::new(plain, &[])?;
-        Ok(Self { probes, structures, leading, supporting, plain })
+        let scored = matches!(scope, Scope::Definition | Scope::Result) && !probes.is_empty();
+        Ok(Self { probes, structures, leading, supporting, plain, scored })
     }
 
     /// The rule that looks for `structure`, unless it is switched off.

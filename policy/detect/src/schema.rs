@@ -1,10 +1,12 @@
 //! What a text of a definition is for, by where it stands.
 
-use mcpwarden_protocol::message::members;
+use mcpwarden_protocol::message::{decode_str, members};
 
+use super::fold::folded;
+use super::learned::Context;
 use super::names::words;
 use super::redact;
-use super::walk::{Leaf, Path};
+use super::walk::{Leaf, Path, walk};
 
 /// Keywords of a schema whose values the model passes on as they are.
 const VALUES: [&str; 5] = ["default", "const", "enum", "examples", "example"];
@@ -41,6 +43,31 @@ const FILES: [&str; 30] = [
     "uri",
     "source",
 ];
+
+/// Most names of parameters that are known of one tool.
+const MAX_PARAMETERS: usize = 1_024;
+/// How much of a description says what a tool is for. Bytes.
+const TOPIC_BYTES: usize = 160;
+
+/// What a definition is about: the names of the tool and of its parameters, and how its description begins.
+pub(super) fn context(json: &str) -> Context {
+    let [name, description, schema] =
+        members(json, ["name", "description", "inputSchema"]).map(|member| member.map(|member| member.get()));
+    let string =
+        |member: Option<&str>| member.and_then(|member| decode_str(member).map(|text| text.into_owned()));
+    let description = string(description).unwrap_or_default();
+    let start = &description[..description.floor_char_boundary(TOPIC_BYTES)];
+    let mut parameters: Vec<String> = Vec::new();
+    walk(schema.unwrap_or_default(), |path, leaf, key| {
+        let is_parameter = leaf != Leaf::Text && path.keys().nth(1) == Some("properties");
+        if is_parameter && parameters.len() < MAX_PARAMETERS {
+            parameters.push(key.into_owned());
+        }
+    });
+    let start = folded(start);
+    let start = start.split_inclusive(['.', '。', '\n']).next().unwrap_or_default();
+    Context::new(&string(name).unwrap_or_default(), start, parameters.iter().map(String::as_str))
+}
 
 /// Whether a definition says of itself that the tool changes nothing.
 pub(super) fn only_reads(json: &str) -> bool {

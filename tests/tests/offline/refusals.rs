@@ -42,11 +42,12 @@ enum Of {
 /// A command, arguments that it cannot use, what is said of them, what it needs, and the arguments that it can use.
 type Row = (&'static str, &'static [&'static str], &'static str, Of, &'static [&'static str]);
 
-const ROWS: [Row; 43] = [
+const ROWS: [Row; 44] = [
     ("run", &["--output", "xml"], "[possible values: auto, text, json", Of::Host, &[]),
     ("doctor", &["x"], "unexpected argument 'x'", Of::Host, &[]),
     ("match", &[], "not provided: <COMMAND>...", Of::File, &["--config", "FILE", "--", "x"]),
     ("inspect", &[], "not provided: ", Of::File, &["FILE"]),
+    ("explain", &[], "not provided: <FILE>", Of::File, &["FILE"]),
     (
         "decide",
         &["--server", "a"],

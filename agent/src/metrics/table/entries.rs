@@ -5,8 +5,9 @@ use super::{
     DESCRIPTORS, DETECTIONS, DRAIN_AGE, ENGINE_SECONDS, EVENTS, FOLLOWERS, FRAME_BYTES, FRAMES, GAP_BYTES,
     GAPS, GATE, GATE_SECONDS, HTTP_COVERAGE, JUNK_BYTES, KERNEL, LAG, LATENCY_SECONDS, MAP_CAPACITY,
     MAP_ENTRIES, Metric, PASSED_BYTES, QUEUE, QUEUE_BYTES, QUEUE_BYTES_CAPACITY, QUEUE_CAPACITY, RELOADED,
-    RELOADED_AT, RESIDENT, RESULTS, RING_BYTES, RING_USED, SERVERS, SESSIONS, SINK_BYTES, SINK_CAPACITY,
-    SINK_EVENTS, SINK_FAILURES, SINK_WRITABLE, STARTED, STORE_BYTES, STORE_LOG_BYTES, STORE_WRITABLE,
+    RELOADED_AT, RESIDENT, RESULTS, RING_BYTES, RING_USED, SCORER, SERVERS, SESSIONS, SINK_BYTES,
+    SINK_CAPACITY, SINK_EVENTS, SINK_FAILURES, SINK_WRITABLE, STARTED, STORE_BYTES, STORE_LOG_BYTES,
+    STORE_WRITABLE,
     Source::{self, Counter, Counters, Events, Gauge, Losses, Nanoseconds, Prefix, Seconds, Total},
     TOOLS, WAITING_BYTES, WAITING_MESSAGES,
 };
@@ -19,6 +20,11 @@ const fn metric(name: &'static str, source: Source, help: &'static str) -> Metri
 pub static TABLE: &[Metric] = &[
     metric(BUILD, Gauge(&["version"]), "The agent that runs; always 1."),
     metric(CONFIG, Gauge(&["hash"]), "SHA-256 of the configuration in force, defaults included; always 1."),
+    metric(
+        SCORER,
+        Gauge(&["model"]),
+        "The model of the learned scorer: the beginning of its SHA-256, or `none`; always 1.",
+    ),
     metric(RELOADED, Gauge(&[]), "1 where the configuration was usable when it was read last, else 0."),
     metric(RELOADED_AT, Gauge(&[]), "When a usable configuration was read last; seconds since the epoch."),
     metric(KERNEL, Gauge(&["release", "backend"]), "The kernel, and how bytes are captured; always 1."),

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Rule, RuleSet, Scope};
-use crate::{DetectConfig, Detector, ToolNames};
+use crate::{DetectConfig, Detector, ScorerModel, ToolNames};
 
 /// The examples of a rule that it is wrong about: its text, and whether it must match.
 ///
@@ -14,7 +14,8 @@ pub(crate) fn wrong(rule: &Rule) -> Result<Vec<(&str, bool)>, String> {
     // Support is found only beside others, and what weighs little adds up with them: an example is about the match.
     alone.support.clear();
     alone.weights.values_mut().for_each(|weight| *weight = 100);
-    let detector = Detector::new(RuleSet { rules: vec![alone] }, &DetectConfig::default());
+    let config = DetectConfig { scorer: ScorerModel::Off, ..DetectConfig::default() };
+    let detector = Detector::new(RuleSet { rules: vec![alone] }, &config);
     let detector = detector.map_err(|errors| errors.iter().map(ToString::to_string).collect::<String>())?;
     let must = rule.examples.matches.iter().map(|text| (text.as_str(), true));
     let must_not = rule.examples.passes.iter().map(|text| (text.as_str(), false));

@@ -9,8 +9,11 @@ fn severity(description: &str) -> Option<Severity> {
     tool(description).max_severity()
 }
 
+/// What was found. What the learned scorer would have somebody review is no finding of a rule.
 fn brief(inspection: &Inspection) -> Vec<(&str, u32)> {
-    inspection.detections.iter().map(|found| (found.pattern.as_str(), found.score)).collect()
+    let is_review = |found: &&Detection| found.pattern == learned::LEARNED && found.severity < Severity::High;
+    let found = inspection.detections.iter().filter(|found| !is_review(found));
+    found.map(|found| (found.pattern.as_str(), found.score)).collect()
 }
 
 /// None of these texts may be high.
