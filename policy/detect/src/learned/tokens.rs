@@ -56,6 +56,10 @@ fn sign(chunk: &str, outer: &str, context: &Context) -> Option<(Trait, &'static 
     if !outer.is_ascii() || bytes.len() < 2 {
         return None;
     }
+    // A member of JSON is an example, whatever its value.
+    if outer.contains("\":") || outer.contains("':") {
+        return None;
+    }
     if outer.contains("://") || outer.starts_with("www.") {
         return Some((Trait::Url, "<url>"));
     }
