@@ -5,6 +5,7 @@
 //! known of the whole message beside. `mcpwarden-train` makes the weights (docs/internals/detection.md).
 
 mod concepts;
+mod context;
 mod features;
 mod gate;
 mod model;
@@ -13,7 +14,7 @@ mod scorer;
 mod tests;
 mod tokens;
 
-pub(crate) use features::Context;
+pub(crate) use context::Context;
 pub use model::{MODEL_BYTES, Model, ModelError, Side, Subject};
 pub use scorer::{Document, Explained, KINDS, LEARNED, Recorded, windows};
 pub(crate) use scorer::{Finished, Scorer};

@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock};
 use sha2::{Digest as _, Sha256};
 
 use super::concepts::BITS;
-use super::features::{Context, MASK_FEATURES, of_mask};
+use super::context::Context;
+use super::features::{MASK_FEATURES, of_mask};
 
 /// What a file begins with: the format, and its version.
 const MAGIC: &[u8; 8] = b"MCPWSC01";

@@ -8,7 +8,8 @@ use mcpwarden_terms::{Category, Detection, Form, Match, Severity};
 use serde::Serialize;
 
 use super::concepts::Trait;
-use super::features::{Context, Feature, Workspace, name_of, name_of_order, of_mask, of_sentence};
+use super::context::Context;
+use super::features::{Feature, Workspace, name_of, name_of_order, of_mask, of_sentence};
 use super::gate::GATE;
 use super::model::{Model, Side, Subject, Sums, per_root};
 use super::tokens::hash;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::concepts::{Trait, is_letter};
-use super::features::Context;
+use super::context::Context;
 
 /// A word, or what stands for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
