@@ -16,7 +16,7 @@ use wire::{C2S, DETECTOR, S2C, Wire, engine};
 
 const MIB: usize = 1 << 20;
 /// How many times as large as what came in everything may be that is made of it, at the most of it.
-const TIMES: usize = 23;
+const TIMES: usize = 30;
 /// What an engine takes by itself.
 const FIXED: usize = 4 * MIB;
 

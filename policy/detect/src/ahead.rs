@@ -34,17 +34,13 @@ pub enum Way {
     Interfaces,
 }
 
-/// A text: where it stands in the message, or, of another, its hash; and its length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Place {
-    Within(usize, usize),
-    Elsewhere(u64, usize),
-}
+/// A text: its hash by a key of this process, and its length.
+type Place = (u64, usize);
 
 /// What was inspected of one message.
 pub struct Ahead {
-    /// The bytes of the message.
-    source: Arc<[u8]>,
+    /// Of the message. Bytes.
+    length: usize,
     hasher: RandomState,
     found: HashMap<(Way, Place), Inspection>,
     /// Of definitions, by the patterns of some servers that they were searched for.
@@ -54,10 +50,10 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Nothing yet of this message.
-    pub fn of(source: Arc<[u8]>) -> Self {
+    /// Nothing yet of a message of so many bytes.
+    pub fn of(length: usize) -> Self {
         Self {
-            source,
+            length,
             hasher: RandomState::new(),
             found: HashMap::new(),
             known: HashMap::new(),
@@ -68,12 +64,9 @@ impl Ahead {
     /// Inspects a text of the message. `tools`: the names of the session's tools, for results.
     pub fn inspect(&mut self, detector: &Detector, way: Way, text: &str, tools: &ToolNames) {
         let place = self.place(text);
-        if !self.found.contains_key(&(way, place)) {
-            let found = Reader::new(detector, None).read_by(way, text, tools);
-            // A message that waits for another one is copied.
-            self.found.insert((way, self.elsewhere(text)), found.clone());
-            self.found.insert((way, place), found);
-        }
+        self.found
+            .entry((way, place))
+            .or_insert_with(|| Reader::new(detector, None).read_by(way, text, tools));
     }
 
     /// Takes a definition of the message, of the tool of this server or of anything else, into what is known.
@@ -86,29 +79,16 @@ impl Ahead {
     ) {
         let own = server.and_then(|server| detector.own_patterns(server));
         let place = self.place(json);
-        if !self.known.contains_key(&(own, place)) {
-            let known = definitions.look(Some(detector), server, json);
-            self.known.insert((own, self.elsewhere(json)), known.clone());
-            self.known.insert((own, place), known);
-        }
+        self.known.entry((own, place)).or_insert_with(|| definitions.look(Some(detector), server, json));
     }
 
     fn place(&self, text: &str) -> Place {
-        // In the bytes of the message itself it is found without being read.
-        let from = text.as_ptr().addr().checked_sub(self.source.as_ptr().addr());
-        match from.filter(|from| from + text.len() <= self.source.len()) {
-            Some(from) => Place::Within(from, text.len()),
-            None => self.elsewhere(text),
-        }
-    }
-
-    fn elsewhere(&self, text: &str) -> Place {
-        Place::Elsewhere(self.hasher.hash_one(text), text.len())
+        (self.hasher.hash_one(text), text.len())
     }
 
     /// Memory that it keeps, about: above all the message.
     pub fn bytes(&self) -> usize {
-        self.source.len()
+        self.length
     }
 
     /// Whether so many bytes may be inspected beside.
@@ -120,7 +100,7 @@ impl Ahead {
 
 impl fmt::Debug for Ahead {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, texts) = (self.source.len(), self.found.len() + self.known.len());
+        let (bytes, texts) = (self.length, self.found.len() + self.known.len());
         formatter.debug_struct("Ahead").field("bytes", &bytes).field("texts", &texts).finish()
     }
 }

@@ -69,7 +69,7 @@ impl LongMessage {
 
     /// Inspects it: pure, on any thread.
     pub fn inspect(mut self) -> Inspected {
-        let mut ahead = Ahead::of(Arc::clone(&self.frame));
+        let mut ahead = Ahead::of(self.frame.len());
         let frame = Arc::clone(&self.frame);
         self.frame(&frame, &mut ahead);
         Inspected { id: self.id, detector: Some(self.detector), ahead: Some(Arc::new(ahead)) }

@@ -143,7 +143,7 @@ impl Engine {
         self.ahead = ahead;
         if let (true, None, Some(frame)) = (is_long, &self.ahead, input.frame()) {
             self.counters.inspections_given_up += 1;
-            self.ahead = Some(Arc::new(Ahead::of(Arc::clone(frame))));
+            self.ahead = Some(Arc::new(Ahead::of(frame.len())));
         }
         input.hand_on(id, |input| self.handle_now(input, now, out));
         self.ahead = None;

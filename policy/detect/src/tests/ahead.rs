@@ -28,25 +28,22 @@ fn ways() -> [Case; 6] {
     ]
 }
 
-/// Of each way: what was inspected ahead is as if it was inspected now, whether it stands in the message or is a copy.
+/// Of each way: what was inspected ahead is as if it was inspected now.
 #[test]
 fn text_inspected_ahead_is_as_if_inspected_now() {
     let tools = ToolNames::default();
     let long = format!(r#"{{"description": "{} {EVIL}"}}"#, "lorem ipsum ".repeat(40_000));
     for (way, read, inspect) in ways() {
-        let source: Arc<[u8]> = format!("[{long}]").into_bytes().into();
-        let mut ahead = Ahead::of(Arc::clone(&source));
-        let within = std::str::from_utf8(&source[1..=long.len()]).unwrap();
-        ahead.inspect(detector(), way, within, &tools);
+        let mut ahead = Ahead::of(long.len());
+        ahead.inspect(detector(), way, &long, &tools);
         let reader = Reader::new(detector(), Some(&ahead));
-        assert_eq!(read(&reader, within, &tools), inspect(&long), "{way:?}");
-        assert_eq!(read(&reader, &long.clone(), &tools), inspect(&long), "{way:?}, a copy");
+        assert_eq!(read(&reader, &long.clone(), &tools), inspect(&long), "{way:?}");
         // Another text of the same length, or the same in another way, was not.
         let other = long.replacen("lorem", "Lorem", 1);
         let bounds = read(&reader, &other, &tools).bounds;
         assert_eq!(bounds.budget_exceeded, 1, "{way:?}");
         for (another, read, _) in ways().into_iter().filter(|(another, ..)| *another != way) {
-            assert_eq!(read(&reader, within, &tools).bounds.budget_exceeded, 1, "{another:?} of {way:?}");
+            assert_eq!(read(&reader, &long, &tools).bounds.budget_exceeded, 1, "{another:?} of {way:?}");
         }
         assert_eq!(read(&Reader::new(detector(), None), &other, &tools), inspect(&other), "{way:?}, alone");
     }
@@ -56,7 +53,7 @@ fn text_inspected_ahead_is_as_if_inspected_now() {
 #[test]
 fn unforeseen_texts_are_inspected_up_to_a_bound() {
     let tools = ToolNames::default();
-    let ahead = Ahead::of(Arc::from(&b"{}"[..]));
+    let ahead = Ahead::of(2);
     let reader = Reader::new(detector(), Some(&ahead));
     let text = format!(r#"{{"a": "{EVIL} {}"}}"#, "lorem ".repeat(10_000));
     let found = |inspection: &Inspection| found(inspection, "override").is_some();
@@ -74,7 +71,7 @@ fn unforeseen_texts_are_inspected_up_to_a_bound() {
 #[test]
 fn definition_inspected_ahead_is_known() {
     let text = format!(r#"{{"name": "t", "description": "{EVIL}"}}"#);
-    let mut ahead = Ahead::of(text.clone().into_bytes().into());
+    let mut ahead = Ahead::of(text.len());
     let mut elsewhere = DefinitionCache::new(10).snapshot();
     for server in [None, Some("files")] {
         ahead.know(detector(), &mut elsewhere, server, &text);
