@@ -38,12 +38,13 @@ pub struct TestProgram {
     pub path: PathBuf,
 }
 
-/// Builds the agent and the programs that the end-to-end tests start.
+/// Builds the agent, the programs that the end-to-end tests start, and all tests: without the tests, dependencies would have other
+/// features, and be built once more with them.
 ///
 /// # Errors
 /// The compiler found a mistake.
 pub fn programs() -> Result<()> {
-    run(&mut linted(&["build"]), "mend what the compiler says above")
+    run(&mut linted(&["build", "--all-targets"]), "mend what the compiler says above")
 }
 
 /// Builds these, and the programs of the end-to-end tests.

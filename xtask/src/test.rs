@@ -55,10 +55,7 @@ pub fn test(args: &Args) -> Result<ExitCode> {
     if filter.is_none() {
         stages.run("format", || checked(cargo().args(["fmt", "--all", "--check"])));
     }
-    let built = stages.run("lints and build", || {
-        build::programs()?;
-        checked(&mut linted(&["test", "--no-run", "--all-targets"]))
-    });
+    let built = stages.run("lints and build", || build::programs().map(|()| Report::default()));
     if built {
         let units = ("unit tests", || unit_tests(filter, full));
         if filter.is_none() && !full {

@@ -43,7 +43,7 @@ impl Default for Budget {
             forms: 4 << 20,
             growth: 1 << 20,
             overlap: 1 << 20,
-            scored: 8 << 20,
+            scored: 17 << 20,
             exceeded: false,
         }
     }
