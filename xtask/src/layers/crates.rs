@@ -31,7 +31,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("mcpwarden-client", 8),
     ("mcpwarden", 9),
     ("mcpwarden-tests", 10),
-    ("mcpwarden-train", 10),
+    ("mcpwarden-train", 11),
     ("mcpwarden-ocsf", 10),
     ("xtask", 10),
 ];

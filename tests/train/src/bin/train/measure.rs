@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mcpwarden_detect::learned::{Model, Subject};
+use mcpwarden_tests::figures::Share;
 use mcpwarden_train::{Class, Options, fit};
 use sha2::{Digest as _, Sha256};
 
@@ -64,15 +65,12 @@ fn threshold(scores: &[i64], share: f64) -> i64 {
 
 /// So many percent of so many, with the 95 % interval of Wilson.
 fn share(of: usize, all: usize) -> String {
-    const Z: f64 = 1.959_964;
     if all == 0 {
         return "-".to_owned();
     }
-    let (n, p) = (all as f64, of as f64 / all as f64);
-    let (scale, half) = (1.0 + Z * Z / n, Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt());
-    let middle = p + Z * Z / (2.0 * n);
-    let percent = |share: f64| (100.0 * share / scale).clamp(0.0, 100.0);
-    format!("{:.1} [{:.1} to {:.1}]", 100.0 * p, percent(middle - half), percent(middle + half))
+    let share = Share { of, all };
+    let (low, high) = share.interval();
+    format!("{:.1} [{low:.1} to {high:.1}]", share.percent())
 }
 
 fn reached<'s>(
