@@ -319,7 +319,9 @@ pub fn forsake_far(key: &ChannelKey, id: ConnectionId) {
         if ((*roles).write_capture | (*roles).read_capture) == 0 {
             let _ = CHANNELS.remove(key);
         } else {
-            ((*roles).write_count, (*roles).read_count) = (0, 0);
+            // One after the other: two at once are a call of `memset`, which the stack of some callers has no room for before 6.8.
+            (&raw mut (*roles).write_count).write_volatile(0);
+            (&raw mut (*roles).read_count).write_volatile(0);
         }
     }
 }

@@ -18,6 +18,10 @@ const FRAME_POINTER: u8 = 10;
 /// Bytes of one instruction (`struct bpf_insn`).
 const INSTRUCTION: u64 = 8;
 
+/// A call, `BPF_JMP | BPF_CALL`, and in its source register that it is one of another function of the program.
+const CALL: u8 = 0x85;
+const PSEUDO_CALL: u8 = 1;
+
 /// A function: its section, and where it begins there.
 type Place = (usize, u64);
 
@@ -61,23 +65,36 @@ fn functions() -> BTreeMap<Place, Function> {
     }
     for section in file.sections() {
         let Ok(code) = section.data() else { continue };
-        for (at, relocation) in section.relocations() {
-            let RelocationTarget::Symbol(symbol) = relocation.target() else { continue };
-            let symbol = file.symbol_by_index(symbol).unwrap();
-            let Some(called_in) = symbol.section_index() else { continue };
-            let caller = functions.range(..=(section.index().0, at)).next_back().map(|(place, _)| *place);
-            let Some(caller) = caller.filter(|(index, _)| *index == section.index().0) else { continue };
-            let instruction = &code[at as usize..(at + INSTRUCTION) as usize];
-            let immediate = i32::from_le_bytes(instruction[4..].try_into().unwrap());
+        let relocations: HashMap<u64, _> = section.relocations().collect();
+        let own: Vec<Place> = functions
+            .range((section.index().0, 0)..=(section.index().0, u64::MAX))
+            .map(|(place, _)| *place)
+            .collect();
+        for (number, instruction) in code.chunks_exact(INSTRUCTION as usize).enumerate() {
+            let at = number as u64 * INSTRUCTION;
+            let Some(caller) = own.iter().rev().find(|(_, begins)| *begins <= at) else { continue };
+            let immediate = i64::from(i32::from_le_bytes(instruction[4..].try_into().unwrap()));
             // A call counts instructions from the next one; what loads an address counts bytes.
-            let offset = match (instruction[0], symbol.kind()) {
-                (0x85, SymbolKind::Section) => (i64::from(immediate) + 1) * INSTRUCTION as i64,
-                (_, SymbolKind::Section) => immediate.into(),
-                _ => 0,
+            let counted = (immediate + 1) * INSTRUCTION as i64;
+            let is_call = instruction[0] == CALL && instruction[1] >> 4 == PSEUDO_CALL;
+            let called = match relocations.get(&at).map(|relocation| relocation.target()) {
+                Some(RelocationTarget::Symbol(symbol)) => {
+                    let symbol = file.symbol_by_index(symbol).unwrap();
+                    let offset = match (is_call, symbol.kind()) {
+                        (true, SymbolKind::Section) => counted,
+                        (false, SymbolKind::Section) => immediate,
+                        _ => 0,
+                    };
+                    symbol
+                        .section_index()
+                        .map(|index| (index.0, symbol.address().wrapping_add_signed(offset)))
+                }
+                // The linker has put the distance there where both are in one section.
+                None if is_call => Some((section.index().0, at.wrapping_add_signed(counted))),
+                _ => None,
             };
-            let called = (called_in.0, symbol.address().wrapping_add_signed(offset));
-            if functions.contains_key(&called) {
-                functions.get_mut(&caller).unwrap().calls.push(called);
+            if let Some(called) = called.filter(|called| functions.contains_key(called)) {
+                functions.get_mut(caller).unwrap().calls.push(called);
             }
         }
     }
