@@ -169,7 +169,7 @@ fn every_reporting_command_offers_json() -> Result<()> {
 #[test]
 fn wrong_arguments_are_refused_with_help_hint() -> Result<()> {
     refused(&[], &ask(&[])?, "a command is missing; see `mcpwarden --help`")?;
-    refused(&["x"], &ask(&["x"])?, "unrecognized subcommand 'x'; see `mcpwarden --help`")?;
+    refused(&["0"], &ask(&["0"])?, "unrecognized subcommand '0'; see `mcpwarden --help`")?;
     for (command, wrong, part, ..) in ROWS {
         let args = typed(command, wrong);
         refused(&args, &ask(&args)?, part)?;
