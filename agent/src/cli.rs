@@ -1,5 +1,6 @@
 //! The command line.
 
+mod guard;
 mod help;
 mod operator;
 mod query;
@@ -10,10 +11,13 @@ mod word;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser, builder::TypedValueParser as _,
+};
 
 use mcpwarden_policy::config::{Hash, Period};
 
+pub use guard::{GuardBuild, GuardCommand, GuardLanguage, GuardNew, GuardTest};
 pub use operator::{
     Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, ReloadOptions, Selection,
     SessionSetOptions, Sessions, StatusOptions, TopOptions, UnblockOptions,
@@ -225,6 +229,12 @@ pub enum Command {
         #[arg(long)]
         strict: bool,
     },
+    /// Write, build and test a guard of your own: a WebAssembly component.
+    #[command(after_long_help = guard::EXAMPLES)]
+    Guard {
+        #[command(subcommand)]
+        what: GuardCommand,
+    },
     /// Print the JSON Schema of events, or of the configuration.
     Schema {
         /// Print the schema of the configuration file instead.
@@ -423,11 +433,27 @@ pub struct DecideOptions {
     pub json: bool,
 }
 
+/// Who answers questions to guards that others wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReplayGuards {
+    /// The recording.
+    Recorded,
+    /// The recording, and the guards themselves.
+    Live,
+}
+
 /// Arguments of `mcpwarden replay`.
 #[derive(Args, Debug)]
 pub struct ReplayOptions {
     /// The recording; `-` is standard input.
     pub file: PathBuf,
+    /// Who answers questions to guards that others wrote: the `answer` lines of the recording, or the guards themselves
+    /// where there is no such line.
+    #[arg(long, value_enum, default_value_t = ReplayGuards::Recorded)]
+    pub guards: ReplayGuards,
+    /// Write the answers of `--guards live` to this file, as lines to put before the recording.
+    #[arg(long, value_name = "FILE")]
+    pub answers: Option<PathBuf>,
     /// Configuration file (YAML). Without it the embedded defaults apply.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

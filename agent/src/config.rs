@@ -21,7 +21,11 @@ use mcpwarden_policy::settings::PatternPlace;
 use mcpwarden_policy::{Engine, EngineConfig, Inspect, Payloads as Shown, lint, settings as policy_settings};
 use mcpwarden_system::owner::ours_alone;
 
-use crate::{host, output::escaped};
+use crate::{
+    external::{self, Externals},
+    host,
+    output::escaped,
+};
 
 /// What is wrong with a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -190,6 +194,15 @@ pub fn judge(source: &Source, detector: &Arc<Detector>) -> anyhow::Result<Judge>
     }
     let sessions = host::sessions(config).map_err(|unusable| source.refused(unusable.findings))?;
     Ok(Judge::new(config, sessions, detector)?)
+}
+
+/// The guards that others wrote, loaded. `state_dir`: where compiled components are kept.
+///
+/// # Errors
+/// One cannot be used.
+pub fn externals(source: &Source, state_dir: Option<&Path>) -> anyhow::Result<Externals> {
+    let loaded = external::load(&source.config, state_dir);
+    loaded.map_err(|findings| source.refused(findings))
 }
 
 /// The rules that this configuration asks for, compiled.

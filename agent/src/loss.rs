@@ -157,7 +157,17 @@ pub const WATCHED: &[(&str, &str)] = &[
     ("approvals_refused", "too many tools wait for approval: nobody was asked about some that are held"),
     ("guards_panics", "a guard failed, and its failure_mode decided: this is an error of the agent"),
     ("guards_timeouts", "a guard had more to read than its timeout_ms allows: its failure_mode decided"),
-    ("guards_waiting_refused", "too many questions to guards outside: their failure_mode decided"),
+    (
+        "external_guards_refused",
+        "too many questions to guards that others wrote, or too large ones: `failure_mode` decided",
+    ),
+    ("guard_log_lines_dropped", "lines that WebAssembly guards wrote to the log, beyond 20 in 10 s"),
+    ("guard_samples_dropped", "samples of metrics of WebAssembly guards, beyond 512 series or invalid"),
+    (
+        "external_guards_judged_forgotten",
+        "definitions that guards that others wrote judged, and will be asked about again",
+    ),
+    ("external_denials_displaced", "denials of guards that others wrote, for newer ones"),
     ("cross_server_sessions_evicted", "too many sessions at once: cross-server rules forgot the oldest"),
     ("cross_server_records_dropped", "too many calls in one session: cross-server rules forgot the oldest"),
     (
@@ -271,9 +281,20 @@ mod tests {
         let counted =
             crate::config::engine(&config.into(), [0; 32], false, false).unwrap().counters_by_name();
         for (name, _) in WATCHED {
-            let own = ["kernel_", "capture_", "gate_", "network_", "control_", "metrics_", "sinks_", "log_"]
-                .iter()
-                .any(|part| name.starts_with(part));
+            let own = [
+                "kernel_",
+                "capture_",
+                "gate_",
+                "network_",
+                "control_",
+                "metrics_",
+                "sinks_",
+                "log_",
+                "guard_log_",
+                "guard_samples_",
+            ]
+            .iter()
+            .any(|part| name.starts_with(part));
             let counted = counted.contains_key(*name) || ["censuses_failed", "tasks_skipped"].contains(name);
             assert!(own || counted, "{name}");
         }

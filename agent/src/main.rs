@@ -6,6 +6,7 @@
 //! | module | job |
 //! |---|---|
 //! | `daemon` | `run`: the loop |
+//! | `external` | guards that others wrote: loaded, and asked |
 //! | `network` | addresses, names and sockets |
 //! | `control`, `metrics`, `serving` | who asks the agent, and HTTP for them |
 //! | `commands`, `query`, `top` | the other commands |
@@ -18,6 +19,7 @@ mod commands;
 mod config;
 mod control;
 mod daemon;
+mod external;
 mod host;
 mod log;
 mod loss;
@@ -34,8 +36,8 @@ use clap::{CommandFactory as _, Parser as _};
 
 use cli::{Approvals, Audit, Cli, Command, Pins, Query, Sessions, SessionsOptions, refused::refused};
 use commands::{
-    approvals, audit, blocks, check, decide, detach, doctor, events, explain, inspect, learn, man, matching,
-    pins, reload, replay, sessions, status,
+    approvals, audit, blocks, check, decide, detach, doctor, events, explain, guard, inspect, learn, man,
+    matching, pins, reload, replay, sessions, status,
 };
 use mcpwarden_policy::ByHand::{Approve, Deny};
 use output::{FAILED, Unwritable, one_line, print_error, print_line, unwritable};
@@ -109,6 +111,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::CheckConfig { file, effective, json, strict } => {
             check::run(&file, effective, json).map(|found| found.exit_code(strict))
         }
+        Command::Guard { what } => guard::run(&what).map(verdict),
         Command::Schema { config } => {
             let events = || mcpwarden_policy::event::schema();
             let schema = if config { mcpwarden_policy::config::schema().clone() } else { events() };

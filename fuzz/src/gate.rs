@@ -24,6 +24,7 @@ static TABLE: LazyLock<GateTable> = LazyLock::new(|| {
         profile: Profile::default(),
         tools: Default::default(),
         block: None,
+        standing: Vec::new(),
     };
     GateCompiler::new(&config, &detector)
         .and_then(|mut compiler| compiler.compile(&[subject], 1, Timestamp(0)))

@@ -26,7 +26,7 @@
 //! | `folding` | repeated events into one with their number, behind all others |
 //! | `seen`, `scope`, `address`, `ids` | a frame as it was seen; who an event is about; where a server is; numbers of what is kept |
 //! | `waiting`, `lines`, `apart` | long messages, which are inspected apart, and what waits behind them |
-//! | `io`, `command`, `config` | what goes in and comes out |
+//! | `io`, `command`, `question`, `config` | what goes in and comes out |
 
 mod address;
 mod admission;
@@ -52,6 +52,7 @@ mod lines;
 mod memory;
 mod pairing;
 mod queries;
+mod question;
 mod readings;
 mod recorder;
 mod remote;
@@ -71,6 +72,8 @@ pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
 pub use connections::Traffic;
 pub use evaluator::{Judge, ServerStanding, WaitingTool};
 pub use io::{Connect, Exec, ExitStatus, Found, Input, Inspected, Output, Process, Reached, ServerAddress};
+
+pub use question::GuardQuestion;
 
 use std::sync::Arc;
 
@@ -303,6 +306,9 @@ impl Engine {
                     out.push(Output::Failed(error));
                 }
             }
+            Input::Answered { id, answer } => {
+                self.with(out, |_, ev, cx| ev.answered(cx, id, answer, now));
+            }
             Input::Inspected(_) => {}
         }
         self.settle(now, out);
@@ -328,7 +334,7 @@ impl Engine {
                 Due::Early(connection, direction) => self.give_up_early(connection, direction, None, out),
                 Due::Start(connection) => self.start_pending(connection, now, out),
                 Due::Exit(connection) => self.exited(connection, time.min(now), out),
-                Due::Late(_) | Due::Approval(_) => {}
+                Due::Late(_) | Due::Approval(_) | Due::Guards => {}
             }
         }
         self.settle(now, out);
@@ -385,6 +391,7 @@ impl Engine {
                     self.with(out, |_, ev, cx| timeouts::report_late(ev, cx, connection, time));
                 }
                 Due::Approval(id) => self.with(out, |_, ev, cx| ev.time_out_approval(cx, id, time)),
+                Due::Guards => self.with(out, |_, ev, cx| ev.expire_external(cx, time)),
             }
             self.book_touched(now, out);
         }

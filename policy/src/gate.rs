@@ -34,7 +34,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::config::Config;
 use crate::glob::GlobError;
-use crate::guard::{CallBlock, Listing, Profile, ToolFacts};
+use crate::guard::{CallBlock, Listing, Profile, StandingDenial, ToolFacts};
 use crate::terms::{GuardKind, Identity, ServerId, SessionId, Timestamp, ToolCategory, Trust};
 
 pub use compiler::GateCompiler;
@@ -66,6 +66,8 @@ pub struct GateSubject {
     pub tools: BTreeMap<Arc<str>, ToolFacts>,
     /// What an operator blocks of it, for as long as it does.
     pub block: Option<CallBlock>,
+    /// What guards that others wrote deny of the server and the session.
+    pub standing: Vec<Arc<StandingDenial>>,
 }
 
 impl GateSubject {
@@ -98,6 +100,7 @@ impl GateSubject {
             profile: Profile::default(),
             tools: BTreeMap::new(),
             block: None,
+            standing: Vec::new(),
         };
         let declared = config.servers.iter().take(MOST_SUBJECTS - 1);
         let declared = declared.map(|server| named(&server.id, Identity::Declared));

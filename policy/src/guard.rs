@@ -1,11 +1,12 @@
 //! Guards: everything that judges an operation is one, in the phases and with the answers of one contract.
 //!
 //! A [`Guard`] sees an [`Operation`] with the [`Facts`] about it and answers with a [`Decision`]. It has no clock and
-//! no network; what it keeps between operations is its own. One that needs longer, or another process, asks its
-//! question with [`Answer::Later`]. This program does not sit in the stream, so a guard that must stop something
-//! denies, and [`Decision::Modify`] changes what is recorded.
+//! no network; what it keeps between operations is its own. This program does not sit in the stream, so a guard that must stop
+//! something denies, and [`Decision::Modify`] changes what is recorded. Guards that others wrote ([`external`]) answer later: what
+//! they deny stands from then on, and is among the facts.
 
 mod denial;
+pub mod external;
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -22,6 +23,7 @@ use crate::terms::{
     Callee, ConnectionId, Detection, Identity, Mode, ServerId, SessionId, Severity, Timestamp,
 };
 pub use denial::{BrokenRule, Denial, DenialCode, DenialDetails, TurnSource};
+pub use external::StandingDenial;
 
 pub use crate::terms::{GuardKind, Phase, PinState, RiskLevel, ToolCategory, Trust};
 
@@ -100,6 +102,8 @@ pub struct ToolFacts {
     pub removed: bool,
     /// Whether it was compared with no pin, for want of room: nobody knows whether it has changed.
     pub is_uncompared: bool,
+    /// The guards that hold it until they have judged its definition, and have not.
+    pub unjudged: Vec<Arc<str>>,
 }
 
 /// Whether a server's tools are known.
@@ -200,6 +204,8 @@ pub struct Facts<'a> {
     pub profile: &'a Profile,
     /// What an operator blocks of it.
     pub block: Option<&'a CallBlock>,
+    /// What guards that others wrote deny of the server and the session.
+    pub standing: &'a [Arc<StandingDenial>],
     /// Anything else, for guards that are not in this process: `server` and `client`, each with `pid`, `uid`, `cgroup_id`
     /// and `executable` of the process, null where it is not known; and `http`, over HTTP, with those of
     /// `protocol_version`, `traceparent`, `tracestate` and `user_agent` that the request's head has ([`HttpMeta`]).
@@ -247,21 +253,6 @@ pub enum Decision {
     Deny(Denial),
     /// It may be, but is recorded otherwise.
     Modify(Modification),
-}
-
-/// What a guard says when it is asked.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// This.
-    Now(Decision),
-    /// Nothing yet: somebody else must be asked this, who has `timeout_ms` for it.
-    Later(Value),
-}
-
-impl From<Decision> for Answer {
-    fn from(decision: Decision) -> Self {
-        Self::Now(decision)
-    }
 }
 
 /// A guard could not answer.
@@ -330,7 +321,7 @@ pub trait Guard: std::fmt::Debug + Send + Any {
         operation: &Operation<'_>,
         facts: &Facts<'_>,
         now: Timestamp,
-    ) -> Result<Answer, GuardError>;
+    ) -> Result<Decision, GuardError>;
 
     /// Why it has no objection to an operation that it has just let through, in words. Asked only where somebody wants to
     /// know.

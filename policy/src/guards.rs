@@ -11,10 +11,11 @@
 //! | `rate` | `rate_limit` |
 //! | `texts` | `result_injection`, `sampling` |
 //! | `capabilities` | `disabled_tool`, `mode`, `spec_frozen`, `project_binding`, `side_effects`, `admin_token` |
+//! | `external` | `wasm`, `http` |
 //!
 //! `profile` says what the capability checks go by: which entry of `sessions:` a client has; `blocked`, what is denied by hand before any of them is
 //! asked; `rules`, which servers and tools a rule of the configuration names; `question` and `trace`, what the executor is asked, and
-//! what it tells.
+//! what it tells; `external`, the denials of guards that others wrote.
 
 mod access;
 mod blocked;
@@ -23,6 +24,7 @@ mod capabilities;
 mod cross_server;
 mod definitions;
 mod executor;
+mod external;
 mod profile;
 mod question;
 mod rate;
@@ -31,7 +33,7 @@ mod texts;
 mod trace;
 
 use crate::guard::{
-    Answer, Decision, Denial, DenialCode, DenialDetails, GuardError, Modification, Refusal, ToolFacts,
+    Decision, Denial, DenialCode, DenialDetails, GuardError, Modification, Refusal, ToolFacts,
 };
 use crate::terms::{GuardKind, Phase};
 
@@ -42,8 +44,11 @@ pub(crate) use build::is_on;
 pub use build::{ServerDenials, build, default_priority, denied_servers};
 pub(crate) use cross_server::is_of_network;
 pub use executor::{Executor, GuardCounters, Seat, WORK_BYTES_PER_MS, redact};
+pub use external::{
+    Consequence, ExternalGuard, StandingDenials, Subjects, Verdicts, consequence, failed as failure_of,
+};
 pub use profile::{Client, ProfileChange, SessionRule, SessionRules, Setting, TooManyProfiles};
-pub use question::{Outcome, Question, Ticket};
+pub use question::Question;
 pub(crate) use rate::{Limiter, interval_and_slack};
 pub use texts::brings_text;
 pub use trace::{Asked, GuardOutcome};
@@ -77,6 +82,8 @@ pub fn enforcers(kind: GuardKind, phase: Phase) -> &'static [Enforcer] {
     use Enforcer::{Approval, NetworkHook, StdioGate};
     match (kind, phase) {
         (GuardKind::Sampling, _) => &[],
+        // A denial of a prompt or a resource is no rule of the gate; one of everything of the server is, as of any request.
+        (GuardKind::Wasm | GuardKind::Http, Phase::PromptRequest | Phase::ResourceRequest) => &[],
         (GuardKind::ServerAccess, Phase::Request) => &[StdioGate, NetworkHook],
         (_, Phase::ToolsList | Phase::ToolResult | Phase::Response) => &[],
         // The gate remembers and judges calls of tools alone.
@@ -97,13 +104,13 @@ fn short(name: &str) -> &str {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "what guards return")]
-fn allow() -> Result<Answer, GuardError> {
-    Ok(Answer::Now(Decision::Allow))
+fn allow() -> Result<Decision, GuardError> {
+    Ok(Decision::Allow)
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "what guards return")]
-fn deny(code: DenialCode, message: String) -> Result<Answer, GuardError> {
-    Ok(Decision::Deny(Denial { code, message, details: None }).into())
+fn deny(code: DenialCode, message: String) -> Result<Decision, GuardError> {
+    Ok(Decision::Deny(Denial { code, message, details: None }))
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "what guards return")]
@@ -111,8 +118,8 @@ fn deny_with(
     code: DenialCode,
     message: String,
     details: Option<DenialDetails>,
-) -> Result<Answer, GuardError> {
-    Ok(Decision::Deny(Denial { code, message, details }).into())
+) -> Result<Decision, GuardError> {
+    Ok(Decision::Deny(Denial { code, message, details }))
 }
 
 /// Denies a call of a tool until that is approved: with this code, or with what became of the approval.
@@ -121,7 +128,7 @@ fn hold(
     code: DenialCode,
     message: String,
     details: Option<DenialDetails>,
-) -> Result<Answer, GuardError> {
+) -> Result<Decision, GuardError> {
     match tool.and_then(|tool| tool.refusal) {
         None if code == DenialCode::ApprovalRequired => {
             // Without a definition there is nothing that anybody could approve.
@@ -143,8 +150,8 @@ fn hold(
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "what guards return")]
-fn warn(message: String) -> Result<Answer, GuardError> {
-    Ok(Decision::Modify(Modification::AddWarning { message, detections: Vec::new() }).into())
+fn warn(message: String) -> Result<Decision, GuardError> {
+    Ok(Decision::Modify(Modification::AddWarning { message, detections: Vec::new() }))
 }
 
 #[cfg(test)]

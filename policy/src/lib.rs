@@ -57,8 +57,8 @@ pub use mcpwarden_terms::{self as terms, glob};
 pub use discovery::{Declared, NamePatterns};
 pub use engine::{
     ByHand, CommandError, Connect, Counters, Decide, Definitions, Engine, EngineConfig, EngineLimits, Exec,
-    ExitStatus, Found, Input, Inspect, Inspected, LongMessage, OperatorCommand, Output, Payloads, Process,
-    ProfileError, Reached, ServerAddress, Traffic, WaitingTool,
+    ExitStatus, Found, GuardQuestion, Input, Inspect, Inspected, LongMessage, OperatorCommand, Output,
+    Payloads, Process, ProfileError, Reached, ServerAddress, Traffic, WaitingTool,
 };
 pub use event::{Event, EventBody};
 pub use terms::{ConnectionId, Direction, GapCause, ServerId, SessionId, Timestamp};

@@ -164,14 +164,16 @@ fn idle_guards(config: &Config, written: &Written<'_>) -> Vec<Finding> {
     for (index, entry) in config.guards.iter().enumerate() {
         let earlier = config.guards.iter().take(index);
         let (name, can) = (entry.kind.name(), entry.kind.phases());
-        let covers = |earlier: &GuardEntry| earlier.kind == entry.kind && is_for_every_server(earlier);
+        let covers = |earlier: &GuardEntry| {
+            !entry.kind.is_external() && earlier.kind == entry.kind && is_for_every_server(earlier)
+        };
         if let Some(first) = { earlier }.position(covers) {
             let first = entry_name(Some(written), "guards", first);
             let message = format!("{first} is of this kind and for every server: this one never counts");
             add(steps!["guards", index], message);
         }
         for (at, phase) in entry.runs_on.iter().flatten().enumerate() {
-            if !entry.kind.judges(*phase) {
+            if !entry.kind.judges(*phase) && !entry.kind.is_external() {
                 let says: Vec<String> = can.iter().map(|phase| format!("`{}`", phase.name())).collect();
                 let message = format!(
                     "the guard `{name}` has nothing to say of `{}`, but of {}",
@@ -182,7 +184,8 @@ fn idle_guards(config: &Config, written: &Written<'_>) -> Vec<Finding> {
             }
         }
         let can_stop = |phase: &Phase| entry.kind.judges(*phase) && !enforcers(entry.kind, *phase).is_empty();
-        let stops = can.iter().find(|phase| can_stop(phase));
+        // What one that others wrote denies in any phase holds for calls.
+        let stops = can.iter().find(|phase| can_stop(phase) && !entry.kind.is_external());
         if let (Some(runs_on), Some(phase), true) = (&entry.runs_on, stops, entry.enabled)
             && !runs_on.is_empty()
             && !runs_on.contains(phase)

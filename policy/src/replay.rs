@@ -9,18 +9,23 @@
 //! "target": "server=a" | "session=s1"}` blocks calls, a block with `"until"`, in seconds like `t`, and `"reason"`.
 //! `{"t": seconds, "event": "set", "session": "s1", "set": {"key": "mode", "value": "planning"}, "by": "who"}` sets something
 //! of the profile of a session, `"reset": "mode"` in place of `"set"` has the configuration decide it again.
+//! `{"t": seconds, "event": "answer", "question": "ID", "reply": {"decision": "allow"}}`, or `"failure"` in place of `"reply"`, is
+//! what a guard that others wrote answers to the question with this id, whenever it is asked: such lines come before the frames
+//! that it is asked about.
 //! A frame may name its `"turn"`. The same lines give the same events: nothing is read but them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use serde::Deserialize;
 
 use crate::engine::{
-    ByHand, CommandError, Decide, Definitions, Engine, Exec, Input, OperatorCommand, Output, Process,
+    ByHand, CommandError, Decide, Definitions, Engine, Exec, GuardQuestion, Input, OperatorCommand, Output,
+    Process,
 };
 use crate::guard::CallBlock;
 use crate::guards::{ProfileChange, ProfileKey, Setting};
 use crate::protocol;
+use crate::terms::contract::{GuardFailure, GuardReply};
 use crate::terms::{Callee, ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::wire::{Cut, FrameCutter, Framing, Limits};
 
@@ -57,6 +62,9 @@ pub enum ReplayError {
     /// A setting lacks a part, or has something beside it.
     #[error("`event` set needs `session`, `by`, and either `set` or `reset`")]
     Setting,
+    /// An answer lacks a part, or has something beside it.
+    #[error("`event` answer needs `question`, and either `reply` or `failure`")]
+    Answer,
     /// A command that cannot be executed.
     #[error(transparent)]
     Refused(#[from] CommandError),
@@ -113,6 +121,13 @@ struct Line {
     set: Option<Setting>,
     #[serde(default)]
     reset: Option<ProfileKey>,
+    /// What a guard that others wrote answers to a question.
+    #[serde(default)]
+    question: Option<String>,
+    #[serde(default)]
+    reply: Option<GuardReply>,
+    #[serde(default)]
+    failure: Option<GuardFailure>,
 }
 
 impl Line {
@@ -141,6 +156,11 @@ impl Line {
         self.set.is_some() || self.reset.is_some()
     }
 
+    /// Whether a guard answers.
+    fn is_of_answer(&self) -> bool {
+        self.question.is_some() || self.reply.is_some() || self.failure.is_some()
+    }
+
     /// Whether it says something that belongs to no operator's command.
     fn is_of_stream(&self) -> bool {
         self.is_of_frame() || self.is_of_exec()
@@ -157,6 +177,7 @@ enum Dir {
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Event {
+    Answer,
     Exec,
     Approve,
     Deny,
@@ -166,8 +187,14 @@ enum Event {
     Set,
 }
 
+/// What a guard that others wrote answers.
+pub type GuardAnswer = Result<GuardReply, GuardFailure>;
+
+/// Whoever answers questions to guards that others wrote; `None`: nobody does.
+pub type Answering<'a> = Box<dyn FnMut(&GuardQuestion) -> Option<GuardAnswer> + 'a>;
+
 /// An engine, and what of the recording it has seen.
-pub struct Replay {
+pub struct Replay<'a> {
     engine: Engine,
     now: Timestamp,
     connections: HashMap<(String, String), ConnectionId>,
@@ -175,13 +202,26 @@ pub struct Replay {
     cutters: HashMap<(ConnectionId, Direction), FrameCutter>,
     /// The blocks of calls that are in force.
     blocks: Vec<CallBlock>,
+    /// What guards that others wrote answer, by question.
+    answers: HashMap<String, GuardAnswer>,
+    /// Who answers what no line of the recording does.
+    answering: Answering<'a>,
+    unanswered: u64,
 }
 
-impl Replay {
+impl<'a> Replay<'a> {
     /// A recording at its beginning.
     pub fn new(engine: Engine) -> Self {
         let (connections, cutters) = (HashMap::new(), HashMap::new());
-        Self { engine, now: Timestamp(0), connections, cutters, blocks: Vec::new() }
+        let (blocks, answers) = (Vec::new(), HashMap::new());
+        let answering: Answering<'a> = Box::new(|_| None);
+        Self { engine, now: Timestamp(0), connections, cutters, blocks, answers, answering, unanswered: 0 }
+    }
+
+    /// The same, with somebody who answers what no line of the recording does.
+    #[must_use]
+    pub fn with_guards(self, answering: Answering<'a>) -> Self {
+        Self { answering, ..self }
     }
 
     /// Takes the next line, and appends what follows from it.
@@ -200,6 +240,7 @@ impl Replay {
             Some(Event::Block) => return self.block(line, out),
             Some(Event::Unblock) => return self.unblock(&line, out),
             Some(Event::Set) => return self.set_session(line, out),
+            Some(Event::Answer) => return self.keep_answer(line),
             Some(Event::Exec) | None => {}
         }
         let is_exec = line.event.is_some();
@@ -208,7 +249,8 @@ impl Replay {
         } else {
             line.is_of_exec() || line.uid.is_some() || line.program.is_some()
         };
-        let is_of_operator = line.is_of_decision() || line.is_of_block() || line.is_of_setting();
+        let is_of_operator =
+            line.is_of_decision() || line.is_of_block() || line.is_of_setting() || line.is_of_answer();
         if line.server.is_none() {
             return Err(ReplayError::Server);
         }
@@ -284,7 +326,9 @@ impl Replay {
     pub fn wait(&mut self, out: &mut Vec<Output>) -> bool {
         let Some(due) = self.engine.next_deadline() else { return false };
         self.now = self.now.max(due);
+        let from = out.len();
         self.engine.tick(self.now, out);
+        self.answer(from, out);
         true
     }
 
@@ -345,6 +389,45 @@ impl Replay {
         }
     }
 
+    fn keep_answer(&mut self, line: Line) -> Result<(), ReplayError> {
+        let is_mixed =
+            line.is_of_stream() || line.is_of_block() || line.is_of_decision() || line.is_of_setting();
+        let answer = match (line.reply, line.failure) {
+            (Some(reply), None) => Ok(reply),
+            (None, Some(failure)) => Err(failure),
+            _ => return Err(ReplayError::Answer),
+        };
+        let question = line.question.filter(|_| !is_mixed && line.session.is_none() && line.server.is_none());
+        self.answers.insert(question.ok_or(ReplayError::Answer)?, answer);
+        Ok(())
+    }
+
+    /// Answers the questions among the outputs from `from` on, and those that follow.
+    fn answer(&mut self, from: usize, out: &mut Vec<Output>) {
+        let asked = |out: &mut Vec<Output>, from: usize| -> Vec<GuardQuestion> {
+            let asked = out.extract_if(from.., |output| matches!(output, Output::Ask(_)));
+            let question = |output| if let Output::Ask(question) = output { Some(question) } else { None };
+            asked.filter_map(question).collect()
+        };
+        let mut open: VecDeque<GuardQuestion> = asked(out, from).into();
+        while let Some(question) = open.pop_front() {
+            let recorded = self.answers.get(&*question.id).cloned();
+            let Some(answer) = recorded.or_else(|| (self.answering)(&question)) else {
+                self.unanswered += 1;
+                continue;
+            };
+            let from = out.len();
+            let answer = Input::Answered { id: &question.id, answer: answer.as_ref() };
+            self.engine.handle_at_once(answer, self.now, out);
+            open.extend(asked(out, from));
+        }
+    }
+
+    /// How many questions to guards that others wrote nobody answered: they count as failures of these guards.
+    pub fn unanswered(&self) -> u64 {
+        self.unanswered
+    }
+
     /// How many frames were no JSON-RPC.
     pub fn invalid_frames(&self) -> u64 {
         self.engine.counters().invalid_frames
@@ -356,7 +439,9 @@ impl Replay {
     }
 
     fn hand_in(&mut self, input: Input<'_>, out: &mut Vec<Output>) {
+        let from = out.len();
         self.engine.handle_at_once(input, self.now, out);
+        self.answer(from, out);
     }
 }
 

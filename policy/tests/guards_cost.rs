@@ -15,7 +15,7 @@ use mcpwarden_policy::event::Identity;
 use mcpwarden_policy::guard::{
     Facts, Listing, Operation, PinState, Profile, RiskLevel, ToolCategory, ToolFacts, Trust, Verdict,
 };
-use mcpwarden_policy::guards::{Outcome, Question, build};
+use mcpwarden_policy::guards::{Question, build};
 use mcpwarden_policy::{ConnectionId, ServerId, SessionId, Timestamp};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -75,13 +75,14 @@ fn allowed_call_allocates_nothing() {
             ahead: None,
             profile: &profile,
             block: None,
+            standing: &[],
             metadata: &Value::Null,
         };
         let now = Timestamp(u64::from(round) * 1_000_000_000);
         assert_eq!(classifier.category(&server.0, "mcp__mail__sendMessage"), ToolCategory::Send);
         let question = Question { operations: &operations, facts: &facts, now };
         let outcome = guards.ask(&question, None);
-        assert_eq!(outcome, Outcome::Decided(Verdict::default()));
+        assert_eq!(outcome, Verdict::default());
         guards.settle(&question, &Verdict::default());
     }
     println!("{} ns a call", start.elapsed().as_nanos() / u128::from(rounds));

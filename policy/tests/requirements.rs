@@ -369,6 +369,8 @@ fn read_tests(directory: &Path, tests: &mut BTreeSet<String>) {
             read_tests(&entry, tests);
         } else if entry.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&entry).unwrap();
+            // Of the asynchronous ones, too: `#[tokio::test(…)]`.
+            let text = text.replace("#[tokio::test", "#[test]");
             let behind =
                 text.split("#[test]").skip(1).filter_map(|rest| rest.split_once("fn ")?.1.split_once('('));
             tests.extend(behind.map(|(name, _)| name.to_owned()));

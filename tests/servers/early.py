@@ -367,7 +367,15 @@ VARIANTS = {
 def main():
     variant = sys.argv[1]
     steps = another(*OTHERS[variant]) if variant in OTHERS else VARIANTS[variant]
-    steps = steps()
+    try:
+        play(steps())
+    finally:
+        # Whatever fails: who is left would keep the test's pipe open.
+        for child in CHILDREN:
+            os.kill(child, signal.SIGKILL)
+
+
+def play(steps):
     next(steps)
     print(json.dumps({"client": os.getpid()}), flush=True)
     sys.stdin.readline()
@@ -379,8 +387,6 @@ def main():
     while sys.stdin.readline():
         print(json.dumps(next(steps)), flush=True)
     client.close()
-    for child in CHILDREN:
-        os.kill(child, signal.SIGKILL)
 
 
 if __name__ == "__main__":

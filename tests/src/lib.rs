@@ -34,6 +34,7 @@ pub mod figures;
 pub mod framing;
 pub mod gate;
 pub mod gated;
+pub mod guard_service;
 pub mod hold;
 pub mod http_server;
 pub mod io_methods;

@@ -44,6 +44,7 @@ const EVERY_COMMIT: &[Selected] = &[
             "early::open_connections_over_tcp_are_adopted",
             "forms::equal_ids_on_concurrent_servers_are_kept_apart",
             "forms::every_form_is_reported_in_both_directions",
+            "guards",
             "hostile::terminal_escapes_do_not_reach_the_terminal",
             "http::typescript_sdk_client_over_http_is_reported",
             "http_rough::late_agent_reports_open_and_new_connections",

@@ -191,6 +191,7 @@ fn outcome(body: &EventBody) -> Option<Outcome> {
         EventBody::ServerEgress(to) => (to.connecting.action, to.connecting.enforced),
         EventBody::CrossServerBlocked(blocked) => (Action::Block, blocked.enforced),
         EventBody::RequestBlocked(blocked) => (Action::Block, blocked.enforced),
+        EventBody::GuardDenied(denied) => (Action::Block, denied.enforced),
         EventBody::GateDecided(gate) if matches!(gate.action, GateAction::Passed | GateAction::Unseen) => {
             (Action::Alert, false)
         }
@@ -200,6 +201,7 @@ fn outcome(body: &EventBody) -> Option<Outcome> {
         EventBody::ToolChanged(changed) => (changed.action, false),
         EventBody::DefinitionChanged(changed) => (changed.action, false),
         EventBody::RequestWarned(_)
+        | EventBody::GuardModified(_)
         | EventBody::ApprovalRequested(_)
         | EventBody::TlsMismatch(_)
         | EventBody::ProtocolViolation(_) => (Action::Alert, false),

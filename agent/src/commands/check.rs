@@ -10,6 +10,7 @@ use mcpwarden_policy::lint;
 use serde_json::json;
 
 use crate::config::pattern_errors;
+use crate::external;
 use crate::host::{self, Checked};
 use crate::output::{escaped, print_error, print_json_line, print_line};
 
@@ -94,6 +95,7 @@ fn on_this_host(config: &Config, rule_files: &mut Vec<Checked>) -> Vec<(Level, F
     rule_files.extend(unusable.rule_files);
     errors.extend(host::scorer(config).err());
     errors.extend(pattern_errors(config, rules));
+    errors.extend(external::load(config, None).err().unwrap_or_default());
     let errors = errors.into_iter().map(|finding| (Level::Error, finding));
     errors.chain(host::idle(config).into_iter().map(|finding| (Level::Warning, finding))).collect()
 }

@@ -9,6 +9,7 @@ pub mod detach;
 pub mod doctor;
 pub mod events;
 pub mod explain;
+pub mod guard;
 pub mod inspect;
 pub mod learn;
 mod lines;

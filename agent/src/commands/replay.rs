@@ -2,15 +2,18 @@
 //! what a line is. The same input gives the same bytes: nothing is read but the input, the configuration and what that
 //! names.
 
-use std::io::{BufRead, Write};
+use std::fs::File;
+use std::io::{BufRead, BufWriter, Write};
 
-use anyhow::Result;
-use mcpwarden_policy::Output;
-use mcpwarden_policy::replay::Replay;
+use anyhow::{Context as _, Result};
+use mcpwarden_policy::replay::{GuardAnswer, Replay};
+use mcpwarden_policy::{GuardQuestion, Output};
+use serde_json::json;
 
-use crate::cli::ReplayOptions;
+use crate::cli::{ReplayGuards, ReplayOptions};
 use crate::commands::lines;
 use crate::config;
+use crate::external::{External, Externals};
 use crate::output::{Dates, Format, Unwritable, print_error};
 
 /// Replays a file, or standard input for `-`.
@@ -22,8 +25,51 @@ pub fn run(options: &ReplayOptions) -> Result<()> {
     // Hashes are keyed with a secret of the host; here the same input has to give the same bytes on every host.
     let engine = config::engine(&source, [0; 32], options.verbose, options.show_payloads)?;
     let (name, input) = lines::open(&options.file)?;
-    let stdout = std::io::BufWriter::new(std::io::stdout().lock());
-    Printer::new(options.output.format(), stdout).run(Replay::new(engine), &name, input)
+    let stdout = BufWriter::new(std::io::stdout().lock());
+    let mut replay = Replay::new(engine);
+    if options.guards == ReplayGuards::Live {
+        let externals = config::externals(&source, None)?;
+        let mut answers = match &options.answers {
+            Some(path) => {
+                let file = File::create(path);
+                Some(BufWriter::new(file.with_context(|| format!("cannot write {}", path.display()))?))
+            }
+            None => None,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        replay = replay.with_guards(Box::new(move |question| {
+            let answer = ask(&externals, &runtime, question)?;
+            if let Some(file) = &mut answers {
+                // The answer is the same whether it is kept or not; what was not written is noticed when it is read.
+                let _ = writeln!(file, "{}", line_of(question, &answer)).and_then(|()| file.flush());
+            }
+            Some(answer)
+        }));
+    }
+    Printer::new(options.output.format(), stdout).run(replay, &name, input)
+}
+
+/// Asks a guard that others wrote; `None`: there is none of this name.
+fn ask(
+    externals: &Externals,
+    runtime: &tokio::runtime::Runtime,
+    question: &GuardQuestion,
+) -> Option<GuardAnswer> {
+    let answered = match &**externals.get(&question.guard)? {
+        External::Component(component) => External::run(component, question, question.timeout),
+        External::Service(service, _) => runtime.block_on(External::ask(service, question)),
+    };
+    Some(answered.answer)
+}
+
+/// The line of a recording that gives this answer.
+fn line_of(question: &GuardQuestion, answer: &GuardAnswer) -> serde_json::Value {
+    let mut line = json!({ "t": 0, "event": "answer", "question": question.id });
+    match answer {
+        Ok(reply) => line["reply"] = json!(reply),
+        Err(failure) => line["failure"] = json!(failure),
+    }
+    line
 }
 
 struct Printer<W> {
@@ -39,7 +85,7 @@ impl<W: Write> Printer<W> {
         Self { format, to, outputs: Vec::new(), line: Vec::new(), dates: Dates::of_first() }
     }
 
-    fn run(mut self, mut replay: Replay, name: &str, input: impl BufRead) -> Result<()> {
+    fn run(mut self, mut replay: Replay<'_>, name: &str, input: impl BufRead) -> Result<()> {
         lines::each(name, input, |line| {
             let outcome = replay.line(line, &mut self.outputs);
             // What was said until then stays said.
@@ -52,6 +98,13 @@ impl<W: Write> Printer<W> {
         let invalid = replay.invalid_frames();
         if invalid > 0 {
             print_error(format!("{name}: {invalid} of the frames are no JSON-RPC; `--verbose` prints them"));
+        }
+        let unanswered = replay.unanswered();
+        if unanswered > 0 {
+            print_error(format!(
+                "{name}: {unanswered} questions to guards that others wrote have no answer in the recording, and count as failures; \
+                 `--guards live` asks the guards"
+            ));
         }
         let refused = replay.refused_connections();
         if refused > 0 {

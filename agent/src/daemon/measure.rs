@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mcpwarden_kernel::{Backend, Kernel, requirements};
 use mcpwarden_policy::{Engine, Traffic, event::ServerType};
 
-use super::{reload::Reload, reporter::Reporter, ring::Usage};
+use super::{guards::Guards, reload::Reload, reporter::Reporter, ring::Usage};
 use crate::{
     config::Config,
     host::clock::Clock,
@@ -109,6 +109,16 @@ pub fn of_engine(engine: &Engine) -> Vec<Sample> {
         samples.extend(of_traffic(transport(kinds[0]), &all));
     }
     samples
+}
+
+/// Of guards that others wrote: what components reported.
+pub fn of_guards(guards: &Guards) -> Vec<Sample> {
+    let series = guards.reports().series();
+    series
+        .map(|(guard, metric, labels, value)| {
+            Sample::new(table::GUARD_SAMPLE, &[guard, metric, labels], value)
+        })
+        .collect()
 }
 
 /// Of the servers of one transport.

@@ -4,6 +4,7 @@ mod agent;
 mod counters;
 mod fd_scans;
 mod gate;
+mod guards;
 mod inspections;
 mod manager;
 mod measure;
@@ -41,6 +42,7 @@ use crate::{
 use agent::{Agent, Pending};
 use fd_scans::FdScans;
 use gate::Gate;
+use guards::Guards;
 use inspections::Inspections;
 use manager::Manager;
 use outbox::Outbox;
@@ -69,6 +71,7 @@ pub fn run(options: RunOptions) -> Result<()> {
     let _lock = instance::lock(&options.runtime_dir)?;
     let key = REDACTION_KEY.get(&options.state_dir)?;
     let mut engine = config::engine(&source, key, options.verbose, options.show_payloads)?;
+    let externals = config::externals(&source, Some(&options.state_dir))?;
     let config = source.config;
     let mut stores = Stores::open(&config, &options.state_dir)?;
     let mut newest = None;
@@ -95,6 +98,8 @@ pub fn run(options: RunOptions) -> Result<()> {
         }
         sinks.print_to(standard_output().context("cannot print")?)?;
         let outbox = Outbox::new(options.output.format(), Dates::of(clock.now()), stores.events, stores.head);
+        let mut guards = Guards::default();
+        let guards_loaded = guards.configure(&externals).context("cannot start threads for guards")?;
         let mut agent = Agent {
             kernel,
             pins,
@@ -102,6 +107,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             engine,
             pending: Pending::default(),
             inspections: Inspections::default(),
+            guards,
             network,
             gate: Gate::default(),
             listing: Listing::start(&config, process::this())?,
@@ -135,6 +141,9 @@ pub fn run(options: RunOptions) -> Result<()> {
         }
         for body in stores.events_of_start {
             agent.reporter.report_store(body, &agent.clock);
+        }
+        for loaded in guards_loaded {
+            agent.reporter.report(loaded.into(), &agent.clock);
         }
         if config.enforcement.stdio != StdioEnforcement::Observe {
             let checked = agent.gate.check(&config, &mut agent.engine, &agent.clock);

@@ -8,13 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use mcpwarden_policy::{EngineConfig, Timestamp, engine::Judge, network::NetworkRules};
+use mcpwarden_policy::{EngineConfig, Timestamp, config::GuardEntry, engine::Judge, network::NetworkRules};
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::{
     cli::RunOptions,
     config::{self, Config},
     control::{Answer, Code, Refusal},
+    external::Externals,
     network::finished,
 };
 
@@ -42,6 +43,8 @@ pub struct Prepared {
     pub settings: EngineConfig,
     /// Its guards and detector.
     pub judge: Judge,
+    /// The guards that others wrote, loaded.
+    pub externals: Externals,
     /// Where processes may connect.
     pub rules: NetworkRules,
     /// The files that it was read from.
@@ -90,11 +93,12 @@ pub struct Finished {
 }
 
 /// What a configuration is made with, beside its file.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Flags {
     key: [u8; 32],
     verbose: bool,
     show_payloads: bool,
+    state_dir: Option<PathBuf>,
 }
 
 /// The configuration in force, and the file that it is read from.
@@ -122,9 +126,19 @@ pub struct Reload {
 impl Reload {
     /// The state of an agent that starts with this configuration.
     pub fn new(options: &RunOptions, config: Config, key: [u8; 32], now: Timestamp) -> Self {
-        let RunOptions { config: path, verbose, show_payloads, .. } = options;
+        let RunOptions { config: path, verbose, show_payloads, state_dir, .. } = options;
         let path = path.clone().filter(|path| path != Path::new("-"));
-        Self::of(path, Flags { key, verbose: *verbose, show_payloads: *show_payloads }, config, now)
+        Self::of(
+            path,
+            Flags {
+                key,
+                verbose: *verbose,
+                show_payloads: *show_payloads,
+                state_dir: Some(state_dir.clone()),
+            },
+            config,
+            now,
+        )
     }
 
     fn of(path: Option<PathBuf>, flags: Flags, config: Config, now: Timestamp) -> Self {
@@ -183,7 +197,7 @@ impl Reload {
             return false;
         };
         self.source.read = stamps(&self.source.files);
-        let flags = self.flags;
+        let flags = self.flags.clone();
         let task =
             tokio::task::spawn_blocking(move || prepare(&path, flags).map_err(|error| format!("{error:#}")));
         self.running = Some(Running { task: Some(task), reason, answer });
@@ -262,16 +276,22 @@ fn prepare(path: &Path, flags: Flags) -> anyhow::Result<Prepared> {
     let files = files(Some(path), &source.config);
     read.extend(stamps(files.get(1..).unwrap_or_default()));
     let (settings, judge) = config::settings(&source, flags.key, flags.verbose, flags.show_payloads)?;
+    let externals = config::externals(&source, flags.state_dir.as_deref())?;
     let config = source.config;
     let rules = config::network_rules(&config)?;
-    Ok(Prepared { config, settings, judge, rules, source: Source { files, read } })
+    Ok(Prepared { config, settings, judge, externals, rules, source: Source { files, read } })
 }
 
 /// The files that a configuration is made of.
 fn files(path: Option<&Path>, config: &Config) -> Vec<PathBuf> {
     let rules = config.inspection.rule_files.iter().map(|file| PathBuf::from(file.as_str()));
     let model = config.inspection.learned_scorer.model_file.iter().map(|file| PathBuf::from(file.as_str()));
-    path.map(Path::to_owned).into_iter().chain(rules).chain(model).collect()
+    let module = |entry: &GuardEntry| {
+        let path = entry.config.as_ref()?.module_path.as_ref()?;
+        entry.enabled.then(|| PathBuf::from(path.as_str()))
+    };
+    let modules = config.guards.iter().filter_map(module);
+    path.map(Path::to_owned).into_iter().chain(rules).chain(model).chain(modules).collect()
 }
 
 fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
@@ -320,7 +340,7 @@ mod tests {
 
     fn reload(path: Option<&Path>) -> Reload {
         let config = mcpwarden_policy::config::parse(b"").unwrap().0;
-        let flags = Flags { key: [0; 32], verbose: false, show_payloads: false };
+        let flags = Flags { key: [0; 32], verbose: false, show_payloads: false, state_dir: None };
         Reload::of(path.map(Path::to_owned), flags, config, Timestamp(0))
     }
 

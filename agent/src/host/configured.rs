@@ -293,7 +293,7 @@ fn read_rules(path: &AbsolutePath) -> Result<String, String> {
 }
 
 /// At most so many bytes of a file that nobody else may write to.
-fn read_own(path: &AbsolutePath, most: u64) -> Result<Vec<u8>, String> {
+pub fn read_own(path: &AbsolutePath, most: u64) -> Result<Vec<u8>, String> {
     // Not blocking, so that a named pipe cannot keep the agent from starting.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path.as_str());
     let file = file.map_err(|error| error.to_string())?;

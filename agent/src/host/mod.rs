@@ -7,4 +7,4 @@ pub mod files;
 pub mod namespaces;
 pub mod process;
 
-pub use configured::{Checked, declared, idle, rules, scorer, sessions};
+pub use configured::{Checked, declared, idle, read_own, rules, scorer, sessions};

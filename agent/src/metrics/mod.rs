@@ -28,6 +28,8 @@ pub use health::Stage;
 use observe::Observer;
 pub use page::{Sample, Snapshot};
 use server::Counts;
+
+use crate::external::Answered;
 pub use server::ScrapeCounters;
 
 /// Of so many records, the policy core is timed in one.
@@ -96,6 +98,11 @@ impl Metrics {
     /// What was told by bytes that came then counts in the gate's table now.
     pub fn gate(&self, since: Timestamp, now: Timestamp) {
         self.observer.gate(since, now);
+    }
+
+    /// A guard that others wrote has answered, or has not.
+    pub fn guard(&self, answered: &Answered) {
+        self.observer.guard(answered);
     }
 
     /// The ring was drained to its end.

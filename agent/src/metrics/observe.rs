@@ -7,6 +7,7 @@ use mcpwarden_policy::{
     Event, EventBody, ServerId, Timestamp,
     event::{Action, CallStatus, Category, Connecting, GapCause, GateAction, ServerType, Severity},
     guard::GuardKind,
+    terms::contract::{GuardFailure, GuardReply},
 };
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, Result, core::Collector,
@@ -14,6 +15,7 @@ use prometheus::{
 use serde::Serialize;
 
 use super::table::{self, Source};
+use crate::external::Answered;
 use crate::output::escaped;
 
 /// Servers that are told apart. A server's name is whatever its client calls it, so there is a bound.
@@ -70,6 +72,8 @@ pub struct Observer {
     gate_seconds: Histogram,
     detections: HashMap<(Category, Severity), IntCounter>,
     denials: IntCounterVec,
+    guard_answers: IntCounterVec,
+    guard_seconds: Histogram,
     gate: IntCounterVec,
     connections: IntCounterVec,
     gaps: IntCounterVec,
@@ -101,6 +105,8 @@ impl Observer {
                 .map(|kind| (kind, detections.with_label_values(&[word(&kind.0), word(&kind.1)])))
                 .collect(),
             denials: counters(table::DENIALS, registry)?,
+            guard_answers: counters(table::GUARD_ANSWERS, registry)?,
+            guard_seconds: seconds(table::GUARD_SECONDS, registry)?,
             gate: counters(table::GATE, registry)?,
             connections: counters(table::CONNECTIONS, registry)?,
             gaps: counters(table::GAPS, registry)?,
@@ -181,6 +187,21 @@ impl Observer {
             }
             _ => {}
         }
+    }
+
+    /// A guard that others wrote has answered, or has not.
+    pub fn guard(&self, answered: &Answered) {
+        let answer = match &answered.answer {
+            Ok(GuardReply::Allow) => "allow",
+            Ok(GuardReply::Deny { .. }) => "deny",
+            Ok(GuardReply::Modify { .. }) => "modify",
+            Err(GuardFailure::Timeout) => "timeout",
+            Err(GuardFailure::Limit(_)) => "limit",
+            Err(GuardFailure::Error(_)) => "error",
+            Err(GuardFailure::Refused(_)) => "refused",
+        };
+        self.guard_answers.with_label_values(&[&*answered.guard.name, answer]).inc();
+        self.guard_seconds.observe(answered.elapsed.as_secs_f64());
     }
 
     /// The policy core took so long for an input.

@@ -32,7 +32,11 @@ pub fn directory() -> Option<PathBuf> {
     std::env::var_os(DIRECTORY).map(PathBuf::from)
 }
 
-fn path(from: &SecretFile, directory: Option<&Path>) -> Result<PathBuf> {
+/// The file that it stands in.
+///
+/// # Errors
+/// It is a credential, and this process has none.
+pub fn path(from: &SecretFile, directory: Option<&Path>) -> Result<PathBuf> {
     match (from.as_str().strip_prefix("credential:"), directory) {
         (None, _) => Ok(PathBuf::from(from.as_str())),
         (Some(name), Some(directory)) => Ok(directory.join(name)),

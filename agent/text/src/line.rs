@@ -7,7 +7,10 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{
     Event, EventBody,
-    event::{Action, CallsBlocked, CallsUnblocked, Connecting, CutReason, Decided, SinkRecovered, Table},
+    event::{
+        Action, CallsBlocked, CallsUnblocked, Connecting, CutReason, Decided, GuardModified, GuardRecovered,
+        SinkRecovered, Table,
+    },
     registry::Diff,
 };
 
@@ -217,6 +220,39 @@ fn body(event: &Event, line: &mut Line) {
         }
         EventBody::CrossServerBlocked(blocked) => {
             line.plain(&format!("  {} {}", clean(&blocked.blocked_tool_name), clean(&blocked.reason)));
+        }
+        EventBody::GuardLoaded(loaded) => {
+            line.plain(&format!(
+                "  {} {} (contract {})",
+                loaded.guard.name(),
+                clean(&loaded.guard_name),
+                clean(&loaded.contract)
+            ));
+            if let Some(hash) = &loaded.module_hash {
+                line.dim(&format!("  sha256:{}", clean(hash)));
+            }
+        }
+        EventBody::GuardFailing(failing) => {
+            let effect = if failing.denies { "it denies meanwhile" } else { "it allows meanwhile" };
+            line.plain(&format!("  {}: {}; {effect}", clean(&failing.guard_name), clean(&failing.reason)));
+        }
+        EventBody::GuardRecovered(recovered) => {
+            let GuardRecovered { guard_name, failures, .. } = recovered;
+            line.plain(&format!("  {} answers again after {failures} failures", clean(guard_name)));
+        }
+        EventBody::GuardDenied(denied) => {
+            line.plain(&format!("  {}: {}", clean(&denied.guard_name), clean(&denied.reason)));
+            line.plain(&format!(" ({}; holds for the {}", clean(&denied.code), word(&denied.scope)));
+            if let Some(until) = denied.valid_until {
+                line.plain(&format!(" until {until}"));
+            }
+            line.plain(")");
+            let tools: Vec<String> = denied.tools.iter().map(|tool| clean(tool)).collect();
+            line.plain(&format!(" {}", tools.join(", ")));
+        }
+        EventBody::GuardModified(modified) => {
+            let GuardModified { guard_name, action, message, .. } = modified;
+            line.plain(&format!("  {} {}: {}", clean(guard_name), clean(action), clean(message)));
         }
         EventBody::RequestBlocked(blocked) => {
             line.plain(&format!("  {} {}", clean(&blocked.method), clean(&blocked.reason)));

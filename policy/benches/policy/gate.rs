@@ -60,6 +60,7 @@ fn server(number: usize) -> GateSubject {
         profile: Profile::default(),
         tools: (0..TOOLS).map(facts).collect::<BTreeMap<_, _>>(),
         block: None,
+        standing: Vec::new(),
     }
 }
 

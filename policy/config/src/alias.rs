@@ -76,9 +76,6 @@ pub(super) const FORMS: &[Form] = &[
     },
 ];
 
-/// Kinds of guards that the requirements have beside those that are built in.
-const NOT_YET: [&str; 2] = ["wasm", "http"];
-
 /// Reads every other name as the one that counts.
 pub(super) fn resolve(root: &mut Node, problems: &mut Problems) {
     for (from, to) in MOVED {
@@ -91,7 +88,6 @@ pub(super) fn resolve(root: &mut Node, problems: &mut Problems) {
     }
     prune(root, &["mcp", "inspection", "detection"]);
     prune(root, &["sandbox", "mcp"]);
-    guards_not_yet(root, problems);
     for form in FORMS {
         (form.resolve)(root, problems);
     }
@@ -260,20 +256,6 @@ fn webhook(root: &mut Node, problems: &mut Problems) {
         None => {
             let list = word("sinks", Node::new(at, Kind::List(vec![sink])));
             put(root, "sinks", list);
-        }
-    }
-}
-
-/// In `guards`: of a guard that is not there yet that is said alone, and none of its keys is looked at.
-fn guards_not_yet(root: &mut Node, problems: &mut Problems) {
-    for (index, guard) in each(root, "guards") {
-        let Some(kind) = child(guard, "kind") else { continue };
-        let at = kind.value.at;
-        let Kind::Text(text) = &kind.value.kind else { continue };
-        if NOT_YET.contains(&text.as_str()) {
-            let message = format!("guards of kind `{text}` are not in this version");
-            problems.add(Problem::error(at, KeyPath(steps!["guards", index, "kind"]), message));
-            guard.bad = true;
         }
     }
 }

@@ -261,7 +261,10 @@ impl<'a> Checker<'a> {
 
     fn map(&mut self, schema: &'a Value, node: &mut Node, path: &KeyPath) {
         let known = self.keyword(schema, "properties").and_then(Value::as_object);
-        let others = self.keyword(schema, "additionalProperties").filter(|others| others.is_object());
+        let others = self.keyword(schema, "additionalProperties");
+        // Values of which nothing is said: whoever they are for reads them.
+        let is_open = others == Some(&Value::Bool(true));
+        let others = others.filter(|others| others.is_object());
         let names = self.keyword(schema, "propertyNames");
         let required = self.keyword(schema, "required").and_then(Value::as_array);
         let Kind::Map(entries) = &mut node.kind else { return };
@@ -270,6 +273,9 @@ impl<'a> Checker<'a> {
         for entry in entries.iter_mut() {
             let path = path.with(entry.key.as_str());
             let of_value = known.and_then(|known| known.get(&entry.key)).or(others);
+            if is_open && of_value.is_none() {
+                continue;
+            }
             let Some(of_value) = of_value else {
                 entry.value.bad = true;
                 let words = known.into_iter().flat_map(|known| known.keys().map(String::as_str));

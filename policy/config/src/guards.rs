@@ -1,12 +1,15 @@
 //! Amendments of guards.
 
-use mcpwarden_terms::{GuardKind, Phase, Severity};
+use std::collections::BTreeMap;
+
+use mcpwarden_terms::{GuardKind, Hash, Phase, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::inspection::high;
 use super::judgement::{ListMode, OnChange, ServerRule, ToolRule, every};
-use super::values::{Glob, Pattern};
+use super::values::{AbsolutePath, Bytes, Glob, HttpUrl, Pattern, Period, SecretFile};
 
 /// Settings of one guard, for some or all servers. A setting without a key stays as it is built in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -14,6 +17,11 @@ use super::values::{Glob, Pattern};
 pub struct GuardEntry {
     /// The guard.
     pub kind: GuardKind,
+    /// The name of a guard that others wrote (`wasm`, `http`), in events and metrics. Each has its own name. Without this
+    /// key, the name of the file without its ending, or the host of the URL. Example: `data-loss`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub name: Option<String>,
     /// Globs on the ids of the servers that the entry applies to.
     #[serde(default = "all_servers")]
     #[schemars(length(min = 1), extend("x-decides" = true))]
@@ -49,6 +57,7 @@ impl GuardEntry {
     pub fn new(kind: GuardKind) -> Self {
         Self {
             kind,
+            name: None,
             servers: all_servers(),
             enabled: true,
             priority: None,
@@ -57,6 +66,28 @@ impl GuardEntry {
             runs_on: None,
             config: None,
         }
+    }
+}
+
+impl GuardEntry {
+    /// Whether it denies calls of tools until it has judged their definitions.
+    pub fn holds_tools(&self) -> bool {
+        self.enabled && self.config.as_ref().is_some_and(|own| own.hold_until_judged == Some(true))
+    }
+
+    /// What a guard that others wrote is called.
+    pub fn external_name(&self) -> String {
+        let settings = self.config.as_ref();
+        let given = self.name.clone();
+        let of_file = || {
+            let path = settings?.module_path.as_ref()?;
+            Some(std::path::Path::new(path.as_str()).file_stem()?.to_str()?.to_owned())
+        };
+        let of_url = || {
+            let (_, rest) = settings?.url.as_ref()?.as_str().split_once("://")?;
+            Some(rest.split(['/', '?', '#']).next()?.to_owned())
+        };
+        given.or_else(of_file).or_else(of_url).unwrap_or_else(|| self.kind.name().to_owned())
     }
 }
 
@@ -148,6 +179,73 @@ pub struct GuardSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 10_000))]
     pub tools: Option<Vec<ToolRule>>,
+    /// `wasm`: the WebAssembly component, a file that only root can change (required there). Example:
+    /// `/etc/mcpwarden/guards/data-loss.wasm`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module_path: Option<AbsolutePath>,
+    /// `wasm`: the SHA-256 hash that the component must have. Without this key, any. Example:
+    /// `sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Hash>,
+    /// `wasm`: values that the component reads with `get-config`. A text is given as it is, any other value as JSON.
+    /// Example: `{ threshold: 2, patterns: [suspicious] }`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = 256))]
+    pub wasm_config: Option<BTreeMap<String, Value>>,
+    /// `wasm`: the memory that one instance of the component may have. Bytes. Without this key, 64 MiB. Example: `64MiB`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 65536))]
+    pub memory: Option<Bytes>,
+    /// `http`: the URL that the agent posts operations to (required there). Plain `http://` is for addresses of this host.
+    /// Example: `https://policy.example.com/guard/evaluate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<HttpUrl>,
+    /// `http`: a file with the certificates of the authorities that may sign the certificate of the service, as PEM.
+    /// Without this key, those of the system. Example: `/etc/mcpwarden/policy-ca.pem`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<AbsolutePath>,
+    /// `http`: a file with the certificate of the agent and its chain, as PEM. Needs `client_key_file`. Example:
+    /// `/etc/mcpwarden/agent.pem`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_certificate_file: Option<AbsolutePath>,
+    /// `http`: a file with the key of that certificate, as PEM, which only root can read. Example:
+    /// `/etc/mcpwarden/agent.key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_key_file: Option<SecretFile>,
+    /// `http`: a file with a token that the agent sends as `Authorization: Bearer`, as `secret_file` of a sink. Example:
+    /// `credential:guard-token`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<SecretFile>,
+    /// `http`: a file with the secret that the agent signs requests with (HMAC-SHA256), as `secret_file` of a sink. Not
+    /// with `token_file`. Example: `credential:guard-hmac`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hmac_file: Option<SecretFile>,
+    /// `http`: what the service sees of arguments and results. Without this key, `redacted`. Example: `full`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+    /// `http`: the number of requests at once. Without this key, 8. Example: `8`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub max_concurrent: Option<u32>,
+    /// `wasm`, `http`: whether calls of a tool are denied until the guard has judged its definition. Without this key,
+    /// `false`. Example: `true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold_until_judged: Option<bool>,
+    /// `wasm`, `http`: how long a denial of anything but a definition holds, if the answer does not say. Without this key,
+    /// 1 hour. Example: `10m`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub valid_for: Option<Period>,
+}
+
+/// What a service sees of arguments and results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// The form of values: each is its type and length, as in events.
+    #[default]
+    Redacted,
+    /// Everything. Arguments and results leave this host.
+    Full,
 }
 
 /// A pattern of a guard: `{ pattern: REGEX, severity: low }`, or the regular expression alone.

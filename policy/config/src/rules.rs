@@ -1,5 +1,7 @@
 //! What no schema says: keys that need or exclude each other.
 
+use std::collections::BTreeSet;
+
 use mcpwarden_terms::GuardKind;
 
 use super::tree::Node;
@@ -117,14 +119,68 @@ fn errors(config: &Config) -> Vec<Finding> {
             add(steps!["guards", index, "config", key], message);
         }
     }
+    external_guards(config, &mut add);
     found.extend(network::errors(config));
     found
 }
 
+/// What guards that others wrote need, and must not have.
+fn external_guards(config: &Config, add: &mut impl FnMut(Vec<Step>, String)) {
+    let mut names = BTreeSet::new();
+    for (index, guard) in config.guards.iter().enumerate() {
+        if !guard.kind.is_external() {
+            if guard.name.is_some() {
+                let message = format!("the guard `{}` is built in, and has this name", guard.kind.name());
+                add(steps!["guards", index, "name"], message);
+            }
+            continue;
+        }
+        let settings = guard.config.clone().unwrap_or_default();
+        let (key, is_given) = match guard.kind {
+            GuardKind::Wasm => ("module_path", settings.module_path.is_some()),
+            _ => ("url", settings.url.is_some()),
+        };
+        if !is_given {
+            let message = format!("a guard of kind `{}` needs `config.{key}`", guard.kind.name());
+            add(steps!["guards", index, "config", key], message);
+        }
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:[]".contains(&byte);
+        if !guard.external_name().bytes().all(is_plain) {
+            let message = "a name has ASCII letters, digits and `._-` only";
+            add(steps!["guards", index, "name"], message.into());
+        }
+        if !names.insert(guard.external_name()) {
+            let message =
+                format!("another guard is called `{}`: give one of them a `name`", guard.external_name());
+            add(steps!["guards", index, "name"], message);
+        }
+        if settings.token_file.is_some() && settings.hmac_file.is_some() {
+            add(steps!["guards", index, "config", "hmac_file"], "there is a `token_file`".into());
+        }
+        if settings.client_certificate_file.is_some() != settings.client_key_file.is_some() {
+            let message = "`client_certificate_file` and `client_key_file` need each other";
+            add(steps!["guards", index, "config", "client_key_file"], message.into());
+        }
+        if let Some(phase) = guard.runs_on.iter().flatten().find(|phase| !guard.kind.judges(**phase)) {
+            let message = format!("a guard of this kind is not asked in the phase `{}`", phase.name());
+            add(steps!["guards", index, "runs_on"], message);
+        }
+    }
+    if names.len() > MOST_EXTERNAL {
+        let message =
+            format!("there are {} guards that others wrote, and at most {MOST_EXTERNAL} can be", names.len());
+        add(steps!["guards"], message);
+    }
+}
+
+/// Most guards that others wrote.
+const MOST_EXTERNAL: usize = 32;
+
 /// Which settings are given, and which guards have them.
-fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 14] {
+fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 28] {
     use GuardKind::{
-        AdminToken, DisabledTool, ResultInjection, RugPull, Sampling, ServerAccess, ToolAccess, ToolPoisoning,
+        AdminToken, DisabledTool, Http, ResultInjection, RugPull, Sampling, ServerAccess, ToolAccess,
+        ToolPoisoning, Wasm,
     };
     [
         ("strict_mode", settings.strict_mode.is_some(), &[ToolPoisoning]),
@@ -141,6 +197,20 @@ fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [G
         ("action", settings.action.is_some(), &[ResultInjection, Sampling]),
         ("deny_all", settings.deny_all.is_some(), &[Sampling]),
         ("tools", settings.tools.is_some(), &[DisabledTool, AdminToken]),
+        ("module_path", settings.module_path.is_some(), &[Wasm]),
+        ("sha256", settings.sha256.is_some(), &[Wasm]),
+        ("wasm_config", settings.wasm_config.is_some(), &[Wasm]),
+        ("memory", settings.memory.is_some(), &[Wasm]),
+        ("url", settings.url.is_some(), &[Http]),
+        ("ca_file", settings.ca_file.is_some(), &[Http]),
+        ("client_certificate_file", settings.client_certificate_file.is_some(), &[Http]),
+        ("client_key_file", settings.client_key_file.is_some(), &[Http]),
+        ("token_file", settings.token_file.is_some(), &[Http]),
+        ("hmac_file", settings.hmac_file.is_some(), &[Http]),
+        ("share", settings.share.is_some(), &[Http]),
+        ("max_concurrent", settings.max_concurrent.is_some(), &[Http]),
+        ("hold_until_judged", settings.hold_until_judged.is_some(), &[Wasm, Http]),
+        ("valid_for", settings.valid_for.is_some(), &[Wasm, Http]),
     ]
 }
 

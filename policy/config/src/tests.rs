@@ -34,19 +34,40 @@ fn empty_configuration_is_valid() {
     }
 }
 
-/// Of a guard that is not there yet that is said, and nothing of its keys.
 #[test]
-fn unsupported_guard_kind_is_refused_once() {
-    let file = "guards: [{ kind: wasm, config: { module_path: /x } }, { kind: http, url: x, priority: 200 }, \
-                { kind: sampling, priority: 101 }]";
-    assert_eq!(
-        said(file),
-        [
-            "1:18 error guards[0].kind: guards of kind `wasm` are not in this version",
-            "1:63 error guards[1].kind: guards of kind `http` are not in this version",
-            "1:122 error guards[2].priority: 101 is too large; the most is 100",
-        ]
-    );
+fn guards_that_others_wrote_need_their_keys() {
+    let url = "config: { url: 'https://x.example/' }";
+    table(&[
+        ("guards: [{ kind: wasm }]", &[("1:10 error guards[0].config: ", "needs `config.module_path`")]),
+        ("guards: [{ kind: http }]", &[("1:10 error guards[0].config: ", "needs `config.url`")]),
+        (
+            "guards: [{ kind: http, config: { url: 'https://x.example/', module_path: /x } }]",
+            &[("1:", "`wasm` has")],
+        ),
+        (
+            &format!("guards: [{{ kind: http, {url} }}, {{ kind: http, {url} }}]"),
+            &[("", "another guard is called `x.example`")],
+        ),
+        (&format!("guards: [{{ kind: http, name: a, {url} }}, {{ kind: http, {url} }}]"), &[]),
+        ("guards: [{ kind: rate_limit, name: a }]", &[("", "is built in")]),
+        (
+            &format!("guards: [{{ kind: http, runs_on: [response], {url} }}]"),
+            &[("", "not asked in the phase `response`")],
+        ),
+        (
+            "guards: [{ kind: http, config: { url: 'https://x.example/', token_file: /a, hmac_file: /b } }]",
+            &[("", "there is a `token_file`")],
+        ),
+        (
+            "guards: [{ kind: http, config: { url: 'https://x.example/', client_key_file: /a } }]",
+            &[("", "need each other")],
+        ),
+        (
+            "guards: [{ kind: wasm, config: { module_path: /x.wasm, wasm_config: { a: 1, b: [x], c: { d: null } } } }]",
+            &[],
+        ),
+        ("guards: [{ kind: wasm, name: 'a b', config: { module_path: /x.wasm } }]", &[("1:", "")]),
+    ]);
 }
 
 #[test]

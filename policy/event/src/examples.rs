@@ -1,7 +1,8 @@
 //! One event of each type, for what has to deal with all of them: the tests of this crate and of others.
 
 use mcpwarden_protocol::definition::Diff;
-use mcpwarden_terms::{Direction, GuardKind, ItemKind, Mode, ProfileKey, RiskLevel, ToolCategory};
+use mcpwarden_terms::contract::DenialScope;
+use mcpwarden_terms::{Direction, GuardKind, ItemKind, Mode, Phase, ProfileKey, RiskLevel, ToolCategory};
 use serde_json::json;
 
 use super::*;
@@ -479,6 +480,81 @@ pub fn examples() -> Vec<Event> {
         about(session_set.clone()),
         about(SessionSet { configured: true, profile: SessionProfile::default(), ..session_set }),
         Event::agent(Timestamp(8), StoreFailing { path: "/x.db".into(), reason: "r".into() }.into()),
+        about(GuardDenied {
+            guard: GuardKind::Wasm,
+            guard_name: "data-loss".into(),
+            phase: Phase::ToolInvoke,
+            code: "secret".into(),
+            reason: "r".into(),
+            scope: DenialScope::SessionTool,
+            tools: vec!["read".into()],
+            name: Some("file:///x".into()),
+            jsonrpc_id: Some(json!(5)),
+            valid_until: Some(Timestamp(9)),
+            latency_ns: 7,
+            enforced: false,
+        }),
+        about(GuardDenied {
+            guard: GuardKind::Http,
+            guard_name: "policy".into(),
+            phase: Phase::ToolsList,
+            code: "guard_timeout".into(),
+            reason: "r".into(),
+            scope: DenialScope::Definition,
+            tools: Vec::new(),
+            name: None,
+            jsonrpc_id: None,
+            valid_until: None,
+            latency_ns: 0,
+            enforced: false,
+        }),
+        about(GuardModified {
+            guard: GuardKind::Wasm,
+            guard_name: "data-loss".into(),
+            phase: Phase::ToolsList,
+            action: "replace_tools".into(),
+            message: "1 tools are left out".into(),
+            applied: true,
+            tools: vec!["read".into()],
+            jsonrpc_id: Some(json!(5)),
+            latency_ns: 7,
+        }),
+        about(GuardModified {
+            guard: GuardKind::Http,
+            guard_name: "policy".into(),
+            phase: Phase::ToolResult,
+            action: "redact_fields".into(),
+            message: "m".into(),
+            applied: false,
+            tools: Vec::new(),
+            jsonrpc_id: None,
+            latency_ns: 0,
+        }),
+        Event::agent(
+            Timestamp(8),
+            GuardLoaded {
+                guard: GuardKind::Wasm,
+                guard_name: "data-loss".into(),
+                module_hash: Some("ab".into()),
+                contract: "0.1.0".into(),
+            }
+            .into(),
+        ),
+        Event::agent(
+            Timestamp(8),
+            GuardFailing {
+                guard: GuardKind::Http,
+                guard_name: "policy".into(),
+                phase: Phase::ToolInvoke,
+                reason: "r".into(),
+                denies: true,
+            }
+            .into(),
+        ),
+        Event::agent(
+            Timestamp(9),
+            GuardRecovered { guard: GuardKind::Http, guard_name: "policy".into(), failures: 3 }.into(),
+        ),
         Event::agent(Timestamp(8), SinkFailing { sink: "stdout".into(), reason: "r".into() }.into()),
         Event::agent(Timestamp(9), SinkRecovered { sink: "0:file".into(), events_dropped: 3 }.into()),
         about(StoreRecovered { path: "/x.db".into(), events_lost: 3, first_missing: Some(5) }),

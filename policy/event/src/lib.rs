@@ -9,6 +9,7 @@ mod approval;
 mod decision;
 pub mod examples;
 mod gate;
+mod guard;
 mod judgement;
 mod network;
 mod protocol;
@@ -30,6 +31,7 @@ pub use approval::{
 };
 pub use decision::{Action, Decided, Objection};
 pub use gate::{GateAction, GateDecided};
+pub use guard::{GuardDenied, GuardFailing, GuardLoaded, GuardModified, GuardRecovered};
 pub use judgement::{
     CrossServerBlocked, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall, RequestBlocked,
     RequestWarned, Subject, ToolChanged, ToolRemoved,
@@ -125,6 +127,7 @@ impl Event {
                 blocked.until.iter_mut().collect()
             }
             EventBody::ApprovalRequested(asked) => vec![&mut asked.expires],
+            EventBody::GuardDenied(denied) => denied.valid_until.iter_mut().collect(),
             EventBody::ApprovalTimedOut(given_up) => vec![&mut given_up.requested],
             EventBody::CrossServerBlocked(blocked) => {
                 blocked.related_calls.iter_mut().map(|call| &mut call.timestamp).collect()
@@ -173,7 +176,8 @@ impl EventBody {
             | Self::ConfigRefused(_)
             | Self::CapacityExceeded(_)
             | Self::ServerDenied(_) => Some(Severity::High),
-            Self::SinkFailing(_) => Some(Severity::Medium),
+            Self::SinkFailing(_) | Self::GuardFailing(_) => Some(Severity::Medium),
+            Self::GuardDenied(_) => Some(Severity::High),
             _ => None,
         }
     }
@@ -272,6 +276,12 @@ bodies! {
     SinkFailing = "agent_sink_failing",
     /// A sink can be written to again.
     SinkRecovered = "agent_sink_recovered",
+    /// A guard that others wrote is ready.
+    GuardLoaded = "agent_guard_loaded",
+    /// A guard that others wrote fails.
+    GuardFailing = "agent_guard_failing",
+    /// A guard that others wrote answers again.
+    GuardRecovered = "agent_guard_recovered",
     /// The agent ends, with all counters.
     AgentStopped = "agent_stopped",
     /// The wall clock of the host was set.
@@ -322,6 +332,10 @@ bodies! {
     CrossServerBlocked = "mcp_cross_server_blocked",
     /// Guards deny a request or an answer other than a tool call.
     RequestBlocked = "mcp_request_blocked",
+    /// A guard that others wrote denied an operation, and what follows.
+    GuardDenied = "mcp_guard_denied",
+    /// A guard that others wrote answers that an operation be changed.
+    GuardModified = "mcp_guard_modified",
     /// The gate stopped a write, or the write was undecidable.
     GateDecided = "mcp_gate_decided",
     /// Guards warned about such a request or answer.

@@ -5,6 +5,7 @@
 mod answers;
 mod approvals;
 mod decisions;
+mod external;
 mod held;
 mod inputs;
 mod inspection;
@@ -39,7 +40,7 @@ use crate::classify::Told;
 use crate::detect::{DefinitionCache, ToolNames};
 use crate::event::{Detection, Identity};
 use crate::guard::{Facts, Listing, Operation, Refusal, ToolFacts, Trust, Verdict};
-use crate::guards::{Client, Executor, Outcome, Question};
+use crate::guards::{Client, Executor, Question};
 use crate::protocol::{members, string};
 use crate::registry::{MemoryStore, Peer, PinKey, Registry, RegistryError, Standing, Store};
 use crate::terms::{ConnectionId, SessionId};
@@ -286,6 +287,7 @@ impl Evaluator {
             ahead: cx.ahead.as_deref(),
             profile: &judge.sessions.profile_of(&scope.session, session),
             block: judge.blocks.of_any((&scope.server, connection.also()), &scope.session),
+            standing: &judge.denials.of(&scope.server, connection.also(), &scope.session),
             metadata: &connection.metadata,
         };
         Some(ask(&mut judge.executor, &facts))
@@ -314,21 +316,18 @@ impl Evaluator {
         topic: Topic<'_>,
     ) -> Evaluation {
         let Seen { time: now, stop, .. } = seen;
+        let topic_is_retry = topic.is_retry;
         let verdict = self.with_facts(cx, scope, topic, |executor, facts| {
             let question = Question { operations, facts, now };
-            let mut verdict = match executor.ask(&question, None) {
-                Outcome::Decided(verdict) => verdict,
-                // No built-in guard asks somebody else.
-                Outcome::Waiting { ticket, .. } => {
-                    executor.forget(ticket);
-                    Verdict::default()
-                }
-            };
+            let mut verdict = executor.ask(&question, None);
             verdict.enforced = stop.is_some_and(|stop| stop.stops(&verdict));
             executor.settle(&question, &verdict);
             verdict
         });
         let verdict = verdict.unwrap_or_default();
+        if !topic_is_retry {
+            self.ask_external(cx, scope, seen, operations, &verdict);
+        }
         cx.reporter.counters.denials += u64::from(verdict.denied.is_some());
         Evaluation::of(verdict)
     }

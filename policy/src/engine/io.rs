@@ -5,11 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::command::{CommandError, OperatorCommand};
+use super::question::GuardQuestion;
 use crate::detect::{Ahead, Detector};
 use crate::discovery::{Files, Running};
 use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType, Transport};
 use crate::http::HttpMeta;
 use crate::network::Verdict;
+use crate::terms::contract::{GuardFailure, GuardReply};
 use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::wire::Framing;
 
@@ -158,6 +160,13 @@ pub enum Input<'a> {
     },
     /// An operator commands something.
     Operator(OperatorCommand<'a>),
+    /// A guard that others wrote has answered a question, or has not.
+    Answered {
+        /// The id of the question: see [`Output::Ask`].
+        id: &'a str,
+        /// What it answered, or why there is no answer.
+        answer: Result<&'a GuardReply, &'a GuardFailure>,
+    },
     /// A long message was inspected: see [`Engine::next_inspection`](super::Engine::next_inspection).
     Inspected(Inspected),
 }
@@ -180,7 +189,7 @@ impl Input<'_> {
             | Self::Gap { time, .. }
             | Self::Exit { time, .. }
             | Self::Closed { time, .. } => Some(*time),
-            Self::Operator(_) | Self::Inspected(_) => None,
+            Self::Operator(_) | Self::Inspected(_) | Self::Answered { .. } => None,
         }
     }
 
@@ -199,7 +208,11 @@ impl Input<'_> {
             | Self::Exit { connection, .. }
             | Self::Refused { connection, .. }
             | Self::Closed { connection, .. } => Some(*connection),
-            Self::Connect(_) | Self::Uncaptured { .. } | Self::Operator(_) | Self::Inspected(_) => None,
+            Self::Connect(_)
+            | Self::Uncaptured { .. }
+            | Self::Operator(_)
+            | Self::Answered { .. }
+            | Self::Inspected(_) => None,
         }
     }
 }
@@ -416,6 +429,8 @@ pub enum Output {
     },
     /// There is a server that nobody declared. Said when it first answers in a conversation, and each half hour in which it does.
     Found(Found),
+    /// Ask a guard that others wrote: [`Input::Answered`] takes the answer.
+    Ask(GuardQuestion),
     /// The connection is none: stop capturing it. The engine has forgotten it.
     Drop(ConnectionId),
     /// The connection is a server's, and there is no room for it: stop capturing it, and hold its calls for undecided. The

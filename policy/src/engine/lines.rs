@@ -78,7 +78,11 @@ impl Kept {
             Input::Uninspected { reached, reason } => {
                 Self::Other(Box::new(Input::Uninspected { reached, reason }))
             }
-            Input::Connect(_) | Input::Uncaptured { .. } | Input::Operator(_) | Input::Inspected(_) => {
+            Input::Connect(_)
+            | Input::Uncaptured { .. }
+            | Input::Operator(_)
+            | Input::Answered { .. }
+            | Input::Inspected(_) => {
                 return None;
             }
         })

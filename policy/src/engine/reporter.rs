@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::config::{Counters, EngineConfig};
 use super::io::Output;
+use super::question::GuardQuestion;
 use super::recorder::{MAX_NAME_BYTES, Recorder, clip, tool_id};
 use super::scope::Scope;
 use crate::detect::Inspection;
@@ -101,6 +102,11 @@ impl Reporter<'_> {
             };
             self.report(scope.clone(), time, detected);
         }
+    }
+
+    /// Has a guard that others wrote asked.
+    pub(super) fn ask(&mut self, question: GuardQuestion) {
+        self.out.push(Output::Ask(question));
     }
 
     /// A connection is a server's.

@@ -8,6 +8,7 @@ mod bounds;
 mod capability_checks;
 mod declared;
 mod eras;
+mod external;
 mod files;
 mod folding;
 mod gate;
@@ -239,6 +240,7 @@ pub(super) fn short(output: &Output) -> String {
         Output::Found(found) => return format!("found {} at {}", found.server, found.address),
         Output::GateStale { since } => return format!("gate stale {}", since.is_some()),
         Output::Failed(error) => return format!("failed: {error}"),
+        Output::Ask(question) => return format!("ask {}", question.guard.name),
         Output::Event(event) => event,
     };
     let connection = event.connection.map_or(0, |id| id.0);
@@ -331,6 +333,11 @@ pub(super) fn short(output: &Output) -> String {
         | EventBody::AgentStopped(_)
         | EventBody::SinkFailing(_)
         | EventBody::SinkRecovered(_)
+        | EventBody::GuardLoaded(_)
+        | EventBody::GuardFailing(_)
+        | EventBody::GuardRecovered(_)
+        | EventBody::GuardDenied(_)
+        | EventBody::GuardModified(_)
         | EventBody::NetworkClosed(_)
         | EventBody::ServerDenied(_)
         | EventBody::NetworkBlocked(_)

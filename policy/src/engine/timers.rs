@@ -20,6 +20,8 @@ pub(super) enum Due {
     Late(ConnectionId),
     /// An approval is given up.
     Approval(ApprovalId),
+    /// A guard that others wrote has no answer in time, or what one denied is denied no longer.
+    Guards,
 }
 
 /// What is due when. Nothing is taken back: whoever is due looks whether it still holds.

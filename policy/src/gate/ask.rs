@@ -1,6 +1,6 @@
 //! What the guards say of names: they are asked as the engine asks them, without those that go by the calls before.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use mcpwarden_gate::{
@@ -17,7 +17,7 @@ use crate::definition::bounded_name;
 use crate::detect::{Detector, ToolNames};
 use crate::glob::NameGlob;
 use crate::guard::{Facts, Operation, ToolFacts, Verdict};
-use crate::guards::{Asked, Executor, Limiter, Outcome, Question, build};
+use crate::guards::{Asked, Executor, Limiter, Question, build};
 use crate::terms::{ConnectionId, GuardKind, Phase, PinState, RiskLevel, SessionId, Timestamp, ToolCategory};
 
 /// Who goes by the calls before, which a table does not know: the kernel half counts them itself.
@@ -71,12 +71,14 @@ impl Asker {
         let mut patterns: Vec<String> = globs.map(|(_, tool)| tool.expression()).collect();
         patterns.sort_unstable();
         patterns.dedup();
-        if crowded {
-            return patterns;
+        let mut names: BTreeSet<&str> =
+            subject.standing.iter().filter_map(|denial| denial.subject.tool()).collect();
+        if !crowded {
+            names.extend(subject.tools.keys().map(|name| &**name));
         }
         // Longer names are told nothing of, known or not.
-        let names = subject.tools.keys().filter(|name| name.len() <= usize::from(LONG_NAME_BYTES));
-        patterns.extend(names.map(|name| regex::escape(name)));
+        names.retain(|name| name.len() <= usize::from(LONG_NAME_BYTES));
+        patterns.extend(names.into_iter().map(regex::escape));
         patterns
     }
 
@@ -213,16 +215,10 @@ impl Asker {
             ahead: None,
             profile: &subject.profile,
             block: subject.block.as_ref(),
+            standing: &subject.standing,
             metadata: &Value::Null,
         };
-        match self.executor.ask(&Question { operations, facts: &facts, now: self.now }, trace) {
-            Outcome::Decided(verdict) => verdict,
-            // No built-in guard asks somebody else.
-            Outcome::Waiting { ticket, .. } => {
-                self.executor.forget(ticket);
-                Verdict::default()
-            }
-        }
+        self.executor.ask(&Question { operations, facts: &facts, now: self.now }, trace)
     }
 
     fn outcome(&mut self, verdict: &Verdict, consequences: Consequences) -> Result<u16, GateError> {

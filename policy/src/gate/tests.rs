@@ -29,6 +29,7 @@ fn subject(server: &str, tools: &[(&str, ToolCategory)]) -> GateSubject {
         profile: Profile::default(),
         tools: tools.iter().map(facts).collect(),
         block: None,
+        standing: Vec::new(),
     }
 }
 

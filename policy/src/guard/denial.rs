@@ -1,10 +1,12 @@
 //! Why something is denied: for people, and for machines.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use crate::config::FailureMode;
 use crate::event::RelatedCall;
-use crate::terms::{Detection, ServerId, Severity};
+use crate::terms::{Detection, ServerId, Severity, Timestamp};
 
 /// Why something is denied.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -117,6 +119,10 @@ codes! {
         GuardTimeout = "guard_timeout",
         /// The guard failed otherwise, which its `failure_mode` denies.
         GuardError = "guard_error",
+        /// A guard that others wrote denied it, or what it belongs to.
+        GuardDenied = "guard_denied",
+        /// Such a guard has not judged the definition of the tool yet, and holds it until then.
+        GuardPending = "guard_pending",
     }
 }
 
@@ -144,6 +150,16 @@ pub enum DenialDetails {
     Failure {
         /// By which that denies.
         failure_mode: FailureMode,
+    },
+    /// A guard that others wrote denied it earlier.
+    External {
+        /// What the configuration calls it.
+        name: Arc<str>,
+        /// What it gave as the code; empty where it has not judged yet.
+        code: Arc<str>,
+        /// Until when the denial stands.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
     },
 }
 

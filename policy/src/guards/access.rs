@@ -14,7 +14,7 @@ use crate::classify::Classifier;
 use crate::config::ListMode;
 use crate::definition::is_bounded;
 use crate::glob::NameGlob;
-use crate::guard::{Answer, DenialCode, Facts, Guard, GuardError, Listing, Operation, Refusal};
+use crate::guard::{Decision, DenialCode, Facts, Guard, GuardError, Listing, Operation, Refusal};
 use crate::terms::{GuardKind, Identity, ServerId, Timestamp, Trust};
 
 /// `server_access`
@@ -32,7 +32,7 @@ impl Guard for ServerAccess {
         GuardKind::ServerAccess
     }
 
-    fn check(&mut self, _: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Result<Answer, GuardError> {
+    fn check(&mut self, _: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Result<Decision, GuardError> {
         match self.objection(&facts.server.0, facts.also, facts.enabled, facts.identity) {
             Some((code, message)) => deny(code, message),
             None => allow(),
@@ -148,7 +148,7 @@ impl Guard for ToolAccess {
         operation: &Operation<'_>,
         facts: &Facts<'_>,
         now: Timestamp,
-    ) -> Result<Answer, GuardError> {
+    ) -> Result<Decision, GuardError> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
         let (server, known) = (&*facts.server.0, facts.tool);
         let id = || format!("tool '{}' of server '{}'", short(tool), short(server));

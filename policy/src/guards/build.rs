@@ -8,6 +8,7 @@ use super::capabilities::CapabilityCheck;
 use super::cross_server::CrossServer;
 use super::definitions::{RugPull, ToolPoisoning, ToolShadowing};
 use super::executor::{Executor, Seat};
+use super::external::{External, ExternalGuard};
 use super::rate::Limiter;
 use super::rules::{demanding, globs, own_rules, server_globs, tool_rules};
 use super::texts::{ResultInjection, Sampling};
@@ -36,7 +37,7 @@ pub fn build(
     let mut builder = Builder { config, detector, classifier, guards: Vec::new() };
     // (place in the configuration, seat): those of the sections come after those of `guards:`.
     let mut seats: Vec<(usize, Seat)> = Vec::new();
-    for kind in GuardKind::ALL {
+    for kind in GuardKind::ALL.into_iter().filter(|kind| !kind.is_external()) {
         let entries = config.guards.iter().enumerate().filter(|(_, entry)| entry.kind == kind);
         let base = GuardEntry { enabled: is_on(config, kind), ..GuardEntry::new(kind) };
         let mut shared = None;
@@ -68,6 +69,25 @@ pub fn build(
             named.extend(servers);
         }
     }
+    // Each of these is one by itself.
+    let external =
+        config.guards.iter().enumerate().filter(|(_, entry)| entry.kind.is_external() && entry.enabled);
+    for ((place, entry), external) in external.zip(ExternalGuard::all(config)?) {
+        let servers = globs(entry.servers.iter(), config)?;
+        seats.push((
+            place,
+            Seat {
+                guard: builder.guards.len(),
+                servers: if servers.iter().any(NameGlob::is_any) { Vec::new() } else { servers },
+                except: Vec::new(),
+                priority: entry.priority.unwrap_or_else(|| default_priority(entry.kind)),
+                timeout_ms: entry.timeout_ms,
+                failure_mode: entry.failure_mode,
+                phases: External::PHASES.to_vec(),
+            },
+        ));
+        builder.guards.push(Box::new(External(external)));
+    }
     seats.sort_by_key(|(place, _)| *place);
     Ok(Executor::new(builder.guards, seats.into_iter().map(|(_, seat)| seat).collect()))
 }
@@ -82,7 +102,12 @@ pub(crate) fn is_on(config: &Config, kind: GuardKind) -> bool {
         GuardKind::RateLimit => policy.rate_limits.enabled,
         GuardKind::DisabledTool => !policy.disabled_tools.is_empty(),
         GuardKind::AdminToken => !policy.requires_admin_token.is_empty(),
-        GuardKind::Mode | GuardKind::SpecFrozen | GuardKind::ProjectBinding | GuardKind::SideEffects => false,
+        GuardKind::Mode
+        | GuardKind::SpecFrozen
+        | GuardKind::ProjectBinding
+        | GuardKind::SideEffects
+        | GuardKind::Wasm
+        | GuardKind::Http => false,
         GuardKind::ServerAccess
         | GuardKind::ToolAccess
         | GuardKind::ToolPoisoning
@@ -163,9 +188,13 @@ impl Builder<'_> {
                 let tools = tool_rules(given.tools.as_ref().unwrap_or(section), case)?;
                 Box::new(CapabilityCheck { kind, tools, classifier })
             }
-            GuardKind::Mode | GuardKind::SpecFrozen | GuardKind::ProjectBinding | GuardKind::SideEffects => {
-                Box::new(CapabilityCheck { kind, tools: Vec::new(), classifier })
-            }
+            GuardKind::Mode
+            | GuardKind::SpecFrozen
+            | GuardKind::ProjectBinding
+            | GuardKind::SideEffects
+            // Made apart: each entry is a guard.
+            | GuardKind::Wasm
+            | GuardKind::Http => Box::new(CapabilityCheck { kind, tools: Vec::new(), classifier }),
         })
     }
 }

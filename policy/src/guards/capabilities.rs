@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::rules::CompiledRule;
 use super::{allow, deny, short};
 use crate::classify::{Classification, Classifier};
-use crate::guard::{Answer, DenialCode, Facts, Guard, GuardError, Operation};
+use crate::guard::{Decision, DenialCode, Facts, Guard, GuardError, Operation};
 use crate::terms::{GuardKind, RiskLevel, Timestamp};
 
 /// One of the six.
@@ -45,7 +45,7 @@ impl Guard for CapabilityCheck {
         operation: &Operation<'_>,
         facts: &Facts<'_>,
         _: Timestamp,
-    ) -> Result<Answer, GuardError> {
+    ) -> Result<Decision, GuardError> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
         let profile = facts.profile;
         let is_named = |rule: &CompiledRule| facts.names().any(|name| rule.matches(name, tool, facts.tool));

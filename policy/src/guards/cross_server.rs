@@ -17,7 +17,7 @@ use crate::classify::Classifier;
 use crate::config::CrossServer as CrossServerConfig;
 use crate::definition::bounded;
 use crate::guard::{
-    Answer, BrokenRule, DenialCode, DenialDetails, Facts, Guard, GuardError, Operation, TurnSource,
+    BrokenRule, Decision, DenialCode, DenialDetails, Facts, Guard, GuardError, Operation, TurnSource,
     TurnState, Verdict,
 };
 use crate::terms::{GuardKind, SessionId, Severity, Timestamp, ToolCategory};
@@ -216,7 +216,7 @@ impl Guard for CrossServer {
         operation: &Operation<'_>,
         facts: &Facts<'_>,
         now: Timestamp,
-    ) -> Result<Answer, GuardError> {
+    ) -> Result<Decision, GuardError> {
         // What it does it does since its first try.
         if facts.is_retry {
             return allow();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{allow, deny_with, hold, short, warn};
 use crate::config::{self, DetectionAction, GuardSettings, OnChange, ScanField};
 use crate::guard::{
-    Answer, BrokenRule, DenialCode, DenialDetails, Facts, Guard, GuardError, Operation, ToolFacts,
+    BrokenRule, Decision, DenialCode, DenialDetails, Facts, Guard, GuardError, Operation, ToolFacts,
 };
 use crate::terms::{Detection, GuardKind, PinState, ServerId, Severity, Timestamp, Trust};
 
@@ -18,7 +18,7 @@ fn warn_of(
     tools: &[ToolFacts],
     what: &str,
     suspicious: impl Fn(&ToolFacts) -> bool,
-) -> Result<Answer, GuardError> {
+) -> Result<Decision, GuardError> {
     let mut found = tools.iter().filter(|tool| suspicious(tool));
     let Some(first) = found.next() else { return allow() };
     let mut names = format!("'{}'", short(&first.name));
@@ -46,7 +46,7 @@ impl Guard for ToolShadowing {
         operation: &Operation<'_>,
         facts: &Facts<'_>,
         _: Timestamp,
-    ) -> Result<Answer, GuardError> {
+    ) -> Result<Decision, GuardError> {
         let shadowing = |tool: &ToolFacts| tool.shadows.is_some() && !tool.approved;
         match *operation {
             Operation::ToolsList { tools } => {
@@ -111,7 +111,7 @@ impl Guard for RugPull {
         operation: &Operation<'_>,
         facts: &Facts<'_>,
         _: Timestamp,
-    ) -> Result<Answer, GuardError> {
+    ) -> Result<Decision, GuardError> {
         if self.on_change == OnChange::Allow {
             return allow();
         }
@@ -208,7 +208,7 @@ impl Guard for ToolPoisoning {
         operation: &Operation<'_>,
         facts: &Facts<'_>,
         _: Timestamp,
-    ) -> Result<Answer, GuardError> {
+    ) -> Result<Decision, GuardError> {
         match *operation {
             Operation::ToolsList { tools } => {
                 warn_of(tools, "tools have detections", |tool| self.poisoned(tool))

@@ -5,16 +5,14 @@ mod changed;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 
 use super::blocked;
-use super::question::{Outcome, Question, Ticket};
+use super::question::Question;
 use super::trace::{Asked, GuardOutcome, describe, note};
 use crate::config::FailureMode;
 use crate::glob::NameGlob;
 use crate::guard::{
-    Answer, Decision, Denial, DenialCode, DenialDetails, Facts, Guard, GuardError, Operation, TurnState,
-    Verdict,
+    Decision, Denial, DenialCode, DenialDetails, Facts, Guard, GuardError, Operation, TurnState, Verdict,
 };
 use crate::terms::{GuardKind, Phase, ServerId, SessionId, Timestamp};
 use changed::Changed;
@@ -25,8 +23,6 @@ pub use changed::redact;
 /// How much of an operation a guard of this process may read for each millisecond of its `timeout_ms`. Bytes. The
 /// slowest of them read more than that.
 pub const WORK_BYTES_PER_MS: usize = 100_000;
-/// Most questions that can be open at once.
-const MAX_WAITING: usize = 1_024;
 /// Longest message of a panic that is passed on. Bytes.
 const MAX_PANIC_BYTES: usize = 256;
 
@@ -63,10 +59,6 @@ impl Seat {
     fn is_for_any(&self, (server, also): (&ServerId, &[ServerId])) -> bool {
         self.is_for(&server.0) || also.iter().any(|id| self.is_for_also(&id.0))
     }
-
-    fn deadline(&self, now: Timestamp) -> Timestamp {
-        now.after(Duration::from_millis(u64::from(self.timeout_ms)))
-    }
 }
 
 counters! { GuardCounters {
@@ -80,17 +72,11 @@ counters! { GuardCounters {
     timeouts,
     /// Guards that panicked.
     panics,
-    /// Questions to somebody else that were refused since too many were open.
-    waiting_refused,
-    /// Answers from somebody else that nobody waited for any more.
-    late_answers,
 }}
 
 /// How far a question has come.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Steps that are done; a step is one guard and one operation.
-    done: usize,
     verdict: Verdict,
     changed: Changed,
 }
@@ -107,15 +93,9 @@ impl Progress {
         !kind.is_across_servers()
     }
 
-    fn decided(self) -> Outcome {
-        Outcome::Decided(Verdict { recorded: self.changed.recorded(), ..self.verdict })
+    fn decided(self) -> Verdict {
+        Verdict { recorded: self.changed.recorded(), ..self.verdict }
     }
-}
-
-#[derive(Debug)]
-struct Waiting {
-    progress: Progress,
-    deadline: Timestamp,
 }
 
 /// Asks the guards. By default there are none.
@@ -126,8 +106,6 @@ pub struct Executor {
     seats: Vec<Seat>,
     /// Of each phase, the seats that are asked.
     by_phase: [Vec<usize>; Phase::ALL.len()],
-    waiting: BTreeMap<Ticket, Waiting>,
-    tickets: u64,
     counters: GuardCounters,
 }
 
@@ -147,7 +125,7 @@ impl Executor {
                 .collect()
         });
         let counters = GuardCounters::default();
-        Self { guards, seats, by_phase, waiting: BTreeMap::new(), tickets: 0, counters }
+        Self { guards, seats, by_phase, counters }
     }
 
     /// Never asks guards of these kinds.
@@ -200,9 +178,9 @@ impl Executor {
     }
 
     /// Takes the place of another, whose guards tell those of their kind what they remember: the first the first, the second
-    /// the second. Questions that wait there are given up; so are, where there are fewer guards now, memories.
+    /// the second. Where there are fewer guards now, memories are given up.
     pub fn succeed(&mut self, mut before: Self) {
-        (self.counters, self.tickets) = (before.counters, before.tickets);
+        self.counters = before.counters;
         let mut taken = vec![false; before.guards.len()];
         for guard in &mut self.guards {
             let mut candidates = before.guards.iter_mut().zip(&mut taken);
@@ -240,65 +218,9 @@ impl Executor {
     /// besides is told, too. A guard sees what those before it changed. Everybody who was asked is added to `trace`.
     /// Of what an operator blocks by hand only guards across servers are asked: `server_access` denies it, whether there is
     /// such a guard or not.
-    pub fn ask(&mut self, question: &Question<'_>, trace: Option<&mut Vec<Asked>>) -> Outcome {
-        self.go_on(Progress::default(), None, question, trace)
-    }
-
-    /// Goes on with a question that waited, which must be the same as was asked. An answer after the deadline is
-    /// [`GuardError::Timeout`]; `None` where nobody waits for it.
-    pub fn answer(
-        &mut self,
-        ticket: Ticket,
-        answer: Result<Decision, GuardError>,
-        question: &Question<'_>,
-        trace: Option<&mut Vec<Asked>>,
-    ) -> Option<Outcome> {
-        let Some(waiting) = self.waiting.remove(&ticket) else {
-            self.counters.late_answers += 1;
-            return None;
-        };
-        let answer = if question.now > waiting.deadline { Err(GuardError::Timeout) } else { answer };
-        Some(self.go_on(waiting.progress, Some(answer), question, trace))
-    }
-
-    /// The questions whose deadline is over, in order. Each is to be answered with [`GuardError::Timeout`].
-    pub fn expired(&self, now: Timestamp) -> Vec<Ticket> {
-        let over = self.waiting.iter().filter(|(_, waiting)| waiting.deadline < now);
-        over.map(|(ticket, _)| *ticket).collect()
-    }
-
-    /// When the next deadline is.
-    pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.waiting.values().map(|waiting| waiting.deadline).min()
-    }
-
-    /// Gives up a question: what it was about is gone.
-    pub fn forget(&mut self, ticket: Ticket) {
-        self.waiting.remove(&ticket);
-    }
-
-    /// Tells every guard what became of an operation. `verdict.enforced` says whether a denial stopped it.
-    pub fn settle(&mut self, question: &Question<'_>, verdict: &Verdict) {
-        for guard in &mut self.guards {
-            for operation in question.operations {
-                let settled = || guard.settled(operation, question.facts, verdict, question.now);
-                if catch_unwind(AssertUnwindSafe(settled)).is_err() {
-                    self.counters.failed += 1;
-                    self.counters.panics += 1;
-                }
-            }
-        }
-    }
-
-    fn go_on(
-        &mut self,
-        mut progress: Progress,
-        mut answer: Option<Result<Decision, GuardError>>,
-        question: &Question<'_>,
-        mut trace: Option<&mut Vec<Asked>>,
-    ) -> Outcome {
+    pub fn ask(&mut self, question: &Question<'_>, mut trace: Option<&mut Vec<Asked>>) -> Verdict {
+        let mut progress = Progress::default();
         let Question { operations, facts, now } = *question;
-        let mut step = 0;
         for stage in Stage::ALL {
             if stage == Stage::Request
                 && let Some(denial) = facts.block.and_then(|block| blocked::denial(block, question))
@@ -311,11 +233,6 @@ impl Executor {
             for operation in operations {
                 let phase = operation.phase();
                 for &index in self.by_phase.get(phase as usize).map(Vec::as_slice).unwrap_or_default() {
-                    step += 1;
-                    if step <= progress.done {
-                        continue;
-                    }
-                    progress.done = step;
                     let Some(seat) =
                         self.seats.get(index).filter(|seat| seat.is_for_any((facts.server, facts.also)))
                     else {
@@ -329,28 +246,7 @@ impl Executor {
                         continue;
                     }
                     let seen = progress.changed.view(operation);
-                    let answered = match answer.take() {
-                        Some(answer) => answer.map(Answer::Now),
-                        None => ask_one(guard.as_mut(), seat, &seen, facts, now, &mut self.counters),
-                    };
-                    let decided = match answered {
-                        Ok(Answer::Now(decision)) => Ok(decision),
-                        Err(error) => Err(error),
-                        Ok(Answer::Later(_)) if self.waiting.len() >= MAX_WAITING => {
-                            self.counters.waiting_refused += 1;
-                            Err(GuardError::Internal("too many questions are open".to_owned()))
-                        }
-                        Ok(Answer::Later(question)) => {
-                            note(&mut trace, kind, phase, GuardOutcome::Later, || None);
-                            // This step is not done: the answer is for it.
-                            progress.done -= 1;
-                            let deadline = seat.deadline(now);
-                            self.tickets += 1;
-                            let ticket = Ticket(self.tickets);
-                            self.waiting.insert(ticket, Waiting { progress, deadline });
-                            return Outcome::Waiting { ticket, kind, question, deadline };
-                        }
-                    };
+                    let decided = ask_one(guard.as_mut(), seat, &seen, facts, now, &mut self.counters);
                     self.counters.asked += 1;
                     let applied = decided.and_then(|decision| {
                         if let Decision::Modify(modification) = &decision {
@@ -400,7 +296,20 @@ impl Executor {
         progress.decided()
     }
 
-    /// What the guard of this kind alone would say of an operation, if it is asked about such and can tell by itself.
+    /// Tells every guard what became of an operation. `verdict.enforced` says whether a denial stopped it.
+    pub fn settle(&mut self, question: &Question<'_>, verdict: &Verdict) {
+        for guard in &mut self.guards {
+            for operation in question.operations {
+                let settled = || guard.settled(operation, question.facts, verdict, question.now);
+                if catch_unwind(AssertUnwindSafe(settled)).is_err() {
+                    self.counters.failed += 1;
+                    self.counters.panics += 1;
+                }
+            }
+        }
+    }
+
+    /// What the guard of this kind alone would say of an operation, if it is asked about such.
     /// Nothing is remembered of it: guards that count calls are not for this.
     pub fn would(
         &mut self,
@@ -415,11 +324,7 @@ impl Executor {
             let Some(guard) = self.guards.get_mut(seat.guard).filter(|guard| guard.kind() == kind) else {
                 continue;
             };
-            let answer = ask_one(guard.as_mut(), seat, operation, facts, now, &mut self.counters);
-            return answer.ok().and_then(|answer| match answer {
-                Answer::Now(decision) => Some(decision),
-                Answer::Later(_) => None,
-            });
+            return ask_one(guard.as_mut(), seat, operation, facts, now, &mut self.counters).ok();
         }
         None
     }
@@ -455,7 +360,7 @@ fn ask_one(
     facts: &Facts<'_>,
     now: Timestamp,
     counters: &mut GuardCounters,
-) -> Result<Answer, GuardError> {
+) -> Result<Decision, GuardError> {
     let budget = WORK_BYTES_PER_MS.saturating_mul(seat.timeout_ms as usize);
     let asked = catch_unwind(AssertUnwindSafe(|| {
         if guard.work(operation) > budget {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::{allow, deny, short};
 use crate::config::{Glob, Rate, RateLimits};
 use crate::glob::{GlobError, NameGlob};
-use crate::guard::{Answer, DenialCode, Facts, Guard, GuardError, Operation};
+use crate::guard::{Decision, DenialCode, Facts, Guard, GuardError, Operation};
 use crate::terms::{GuardKind, Timestamp};
 
 /// Most buckets that are not full at once.
@@ -123,7 +123,7 @@ fn limit_for<T>(
     strictest(&is_plain).or_else(|| strictest(&matches))
 }
 
-fn exceeded(what: &str, limit: Rate) -> Result<Answer, GuardError> {
+fn exceeded(what: &str, limit: Rate) -> Result<Decision, GuardError> {
     if limit.calls_per_minute == 0 {
         return deny(
             DenialCode::RateLimited,
@@ -145,7 +145,7 @@ impl Guard for Limiter {
         operation: &Operation<'_>,
         facts: &Facts<'_>,
         now: Timestamp,
-    ) -> Result<Answer, GuardError> {
+    ) -> Result<Decision, GuardError> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
         // Its first try took the token.
         if facts.is_retry {

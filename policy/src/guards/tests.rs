@@ -104,6 +104,7 @@ impl World {
             ahead: None,
             profile: &self.profile,
             block: self.block.as_ref(),
+            standing: &[],
             metadata: &self.metadata,
         }
     }
@@ -114,11 +115,11 @@ pub(super) fn tool(name: &str) -> ToolFacts {
 }
 
 /// What a guard says, in a word: `allow`, `warn`, or the code of the denial.
-pub(super) fn word(answer: &Result<Answer, GuardError>) -> &str {
+pub(super) fn word(answer: &Result<Decision, GuardError>) -> &str {
     match answer {
-        Ok(Answer::Now(Decision::Allow)) => "allow",
-        Ok(Answer::Now(Decision::Modify(Modification::AddWarning { .. }))) => "warn",
-        Ok(Answer::Now(Decision::Deny(denial))) => denial.code.name(),
+        Ok(Decision::Allow) => "allow",
+        Ok(Decision::Modify(Modification::AddWarning { .. })) => "warn",
+        Ok(Decision::Deny(denial)) => denial.code.name(),
         other => panic!("{other:?}"),
     }
 }
@@ -150,7 +151,7 @@ pub(super) fn decide(guards: &mut Executor, world: &World, tool: &str, now: Time
     ];
     let facts = world.facts();
     let question = Question { operations: &operations, facts: &facts, now };
-    let Outcome::Decided(mut verdict) = guards.ask(&question, None) else { panic!("waits") };
+    let mut verdict = guards.ask(&question, None);
     verdict.enforced = verdict.denied.is_some();
     guards.settle(&question, &verdict);
     let warned = if verdict.modifications.is_empty() { "allow" } else { "warn" };

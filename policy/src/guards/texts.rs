@@ -8,9 +8,7 @@ use serde_json::value::RawValue;
 use super::{allow, deny, deny_with, short};
 use crate::config::TextAction;
 use crate::detect::{Detector, Inspection, Reader};
-use crate::guard::{
-    Answer, Decision, DenialCode, DenialDetails, Facts, Guard, GuardError, Modification, Operation,
-};
+use crate::guard::{Decision, DenialCode, DenialDetails, Facts, Guard, GuardError, Modification, Operation};
 use crate::terms::{Detection, GuardKind, Severity, Timestamp, Trust};
 
 /// What the detections at or above the threshold lead to.
@@ -20,7 +18,7 @@ fn act(
     action: TextAction,
     trust: Trust,
     (code, what): (DenialCode, String),
-) -> Result<Answer, GuardError> {
+) -> Result<Decision, GuardError> {
     let mut detections = inspection.detections;
     detections.retain(|detection| detection.severity >= threshold);
     let Some(severity) = detections.iter().map(|detection| detection.severity).max() else { return allow() };
@@ -28,7 +26,7 @@ fn act(
     if action == TextAction::Block && trust != Trust::High {
         return deny_with(code, message, Some(DenialDetails::Text { severity, detections }));
     }
-    Ok(Decision::Modify(Modification::AddWarning { message, detections }).into())
+    Ok(Decision::Modify(Modification::AddWarning { message, detections }))
 }
 
 fn bytes(json: Option<&RawValue>) -> usize {
@@ -77,7 +75,7 @@ impl Guard for ResultInjection {
         operation: &Operation<'_>,
         facts: &Facts<'_>,
         _: Timestamp,
-    ) -> Result<Answer, GuardError> {
+    ) -> Result<Decision, GuardError> {
         let Some((json, is_error)) = brought(operation) else { return allow() };
         let mut inspection = Reader::new(&self.detector, facts.ahead).result(json.get(), facts.tool_names);
         self.bounds += inspection.bounds.total();
@@ -144,7 +142,7 @@ impl Guard for Sampling {
         operation: &Operation<'_>,
         facts: &Facts<'_>,
         _: Timestamp,
-    ) -> Result<Answer, GuardError> {
+    ) -> Result<Decision, GuardError> {
         let Operation::Request { method, params } = *operation else { return allow() };
         if !asks(method) {
             return allow();

@@ -29,8 +29,6 @@ pub enum GuardOutcome {
     Deny,
     /// It may be, but is recorded otherwise.
     Modify,
-    /// It asks somebody else.
-    Later,
     /// It failed, which denies.
     FailClosed,
     /// It failed, which allows.

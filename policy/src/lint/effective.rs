@@ -19,7 +19,7 @@ pub fn effective(config: &Config) -> Config {
     for rate in limits.per_server.values_mut().chain(limits.per_tool.values_mut()) {
         filled(&mut rate.burst, rate.calls_per_minute);
     }
-    for kind in GuardKind::ALL {
+    for kind in GuardKind::ALL.into_iter().filter(|kind| !kind.is_external()) {
         let mut servers =
             config.guards.iter().filter(|entry| entry.kind == kind).flat_map(|entry| &entry.servers);
         // One that names every server leaves none to the built-in.

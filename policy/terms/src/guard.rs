@@ -84,11 +84,15 @@ pub enum GuardKind {
     SideEffects,
     /// Tools that need an administrator's token.
     AdminToken,
+    /// A WebAssembly component that somebody else wrote.
+    Wasm,
+    /// A service of somebody else's, over HTTP.
+    Http,
 }
 
 impl GuardKind {
     /// All of them, in the order in which they are asked by default.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::ToolShadowing,
         Self::CrossServer,
         Self::ServerAccess,
@@ -104,6 +108,8 @@ impl GuardKind {
         Self::ProjectBinding,
         Self::SideEffects,
         Self::AdminToken,
+        Self::Wasm,
+        Self::Http,
     ];
 
     /// Those that go by what a client may do, whatever the tool; off by default.
@@ -139,7 +145,19 @@ impl GuardKind {
             | Self::ProjectBinding
             | Self::SideEffects
             | Self::AdminToken => &[Phase::ToolInvoke],
+            Self::Wasm | Self::Http => &[
+                Phase::ToolsList,
+                Phase::ToolInvoke,
+                Phase::ToolResult,
+                Phase::PromptRequest,
+                Phase::ResourceRequest,
+            ],
         }
+    }
+
+    /// Whether it is outside of the policy core, and answers later: [`crate::contract`].
+    pub fn is_external(self) -> bool {
+        matches!(self, Self::Wasm | Self::Http)
     }
 
     /// Whether it judges several servers together. It is asked before all others, so that no rule on one server hides what it
@@ -172,6 +190,8 @@ impl GuardKind {
             Self::ProjectBinding => "project_binding",
             Self::SideEffects => "side_effects",
             Self::AdminToken => "admin_token",
+            Self::Wasm => "wasm",
+            Self::Http => "http",
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod address;
 mod callee;
+pub mod contract;
 mod counters;
 mod detection;
 mod era;

@@ -119,7 +119,8 @@ impl Wire {
             | Output::Found(_)
             | Output::Drop(_)
             | Output::Refuse(_)
-            | Output::GateStale { .. } => None,
+            | Output::GateStale { .. }
+            | Output::Ask(_) => None,
             Output::Failed(error) => panic!("nothing was asked for: {error}"),
         });
         events.collect()

@@ -7,6 +7,7 @@ mod corpus;
 mod early;
 mod flood;
 mod forms;
+mod guards;
 mod handed;
 mod hostile;
 mod http;

@@ -5,6 +5,7 @@ mod calls;
 mod clients;
 mod forms;
 mod framing;
+mod guards;
 mod history;
 mod life;
 mod owner;

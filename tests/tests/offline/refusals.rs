@@ -42,7 +42,7 @@ enum Of {
 /// A command, arguments that it cannot use, what is said of them, what it needs, and the arguments that it can use.
 type Row = (&'static str, &'static [&'static str], &'static str, Of, &'static [&'static str]);
 
-const ROWS: [Row; 44] = [
+const ROWS: [Row; 48] = [
     ("run", &["--output", "xml"], "[possible values: auto, text, json", Of::Host, &[]),
     ("doctor", &["x"], "unexpected argument 'x'", Of::Host, &[]),
     ("match", &[], "not provided: <COMMAND>...", Of::File, &["--config", "FILE", "--", "x"]),
@@ -90,6 +90,10 @@ const ROWS: [Row; 44] = [
     ("audit verify", &["--from", "yesterday"], "'--from <EVENT>'", Of::Events, &[]),
     ("audit export", &["--to", "yesterday"], "'--to <EVENT>'", Of::Events, &[]),
     ("check-config", &[], "not provided: <FILE>", Of::File, &["FILE"]),
+    ("guard", &[], "needs one of: new, build, test", Of::Commands, &[]),
+    ("guard new", &["x"], "not provided: --lang <LANG>", Of::Nothing, &[]),
+    ("guard build", &["/nowhere"], "cannot read /nowhere", Of::Nothing, &[]),
+    ("guard test", &[], "not provided: ", Of::File, &["FILE", "--frames", "FILE"]),
     ("schema", &["x"], "unexpected argument 'x'", Of::Nothing, &[]),
     ("completions", &["tcsh"], "[possible values: bash, ", Of::Nothing, &[]),
     ("man", &["x"], "'x'", Of::Nothing, &[]),
@@ -157,6 +161,8 @@ fn every_reporting_command_offers_json() -> Result<()> {
         ("completions", "completion script"),
         ("man", "roff"),
         ("top", "live"),
+        ("guard new", "Write the files of a guard"),
+        ("guard build", "Build a guard"),
     ];
     for (command, ..) in ROWS.iter().filter(|row| row.3 != Of::Commands) {
         let part = otherwise.iter().find(|(name, _)| name == command).map_or("--json", |(_, part)| part);

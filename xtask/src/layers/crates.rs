@@ -29,6 +29,8 @@ const LAYERS: &[(&str, u8)] = &[
     ("mcpwarden-store", 8),
     ("mcpwarden-sinks", 8),
     ("mcpwarden-client", 8),
+    ("mcpwarden-hooks", 8),
+    ("mcpwarden-wasm", 8),
     ("mcpwarden", 9),
     ("mcpwarden-tests", 10),
     ("mcpwarden-train", 11),
@@ -54,6 +56,7 @@ const RESERVED: &[Reserved] = &[
         optional: &["mcpwarden-abi", "mcpwarden-gate"],
     },
     Reserved { name: "aya-log", only: "mcpwarden-kernel", until_then: "mcpwarden", optional: &[] },
+    Reserved { name: "wasmtime", only: "mcpwarden-wasm", until_then: "mcpwarden-wasm", optional: &[] },
     Reserved { name: "aya-ebpf", only: "mcpwarden-ebpf", until_then: "mcpwarden-ebpf", optional: &[] },
     Reserved { name: "aya-log-ebpf", only: "mcpwarden-ebpf", until_then: "mcpwarden-ebpf", optional: &[] },
 ];

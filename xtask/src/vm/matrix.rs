@@ -27,7 +27,8 @@ struct Round {
 /// Which guests are booted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Guests {
-    /// One, for what this machine's own kernel may not be able to do: trampolines, and the gate.
+    /// Two, for what this machine's own kernel may not be able to do: trampolines, and the gate; and for what the verifier of the
+    /// oldest kernel refuses.
     Smoke,
     /// All of them.
     All,
@@ -36,7 +37,7 @@ pub enum Guests {
 /// That trampolines capture and the gate stops calls, as quickly as that can be shown.
 const SMOKE: Round = Round {
     what: "smoke test",
-    series: &["6.12"],
+    series: &["6.1", "6.12"],
     append: "",
     tests: &["gate::calls::denied_call_is_neutralized_"],
 };
@@ -52,6 +53,7 @@ const ROUNDS: [Round; 7] = [
             "gate::calls",
             "gate::forms",
             "gate::framing",
+            "gate::guards",
             "gate::history",
             "gate::owner",
             "gate::ways",

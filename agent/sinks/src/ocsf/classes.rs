@@ -209,6 +209,8 @@ pub fn of<'a>(event: &'a Event, hostname: &'a str, uid: &'a str, message: &'a st
         EventBody::RequestBlocked(blocked) => finding(Some(rule(blocked.guard.name()))),
         EventBody::ApprovalRequested(requested) => finding(Some(rule(requested.guard.name()))),
         EventBody::GateDecided(gate) => finding(gate.guard.map(|guard| rule(guard.name()))),
+        EventBody::GuardDenied(denied) => finding(Some(rule(&denied.guard_name))),
+        EventBody::GuardModified(modified) => finding(Some(rule(&modified.guard_name))),
         EventBody::RequestWarned(_)
         | EventBody::TlsMismatch(_)
         | EventBody::ServerPreloaded(_)

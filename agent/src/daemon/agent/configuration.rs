@@ -63,7 +63,7 @@ impl Agent {
 
     /// Puts another configuration in force: first what may fail, and the whole of it or nothing. Its hash.
     fn put_in_force(&mut self, prepared: Prepared) -> Result<String, String> {
-        let Prepared { config, settings, judge, rules, source } = prepared;
+        let Prepared { config, settings, judge, externals, rules, source } = prepared;
         self.namespaces.refusal(&config).map_or(Ok(()), Err)?;
         if config.enforcement.stdio != StdioEnforcement::Observe {
             self.gate.check(&config, &mut self.engine, &self.clock)?;
@@ -83,7 +83,14 @@ impl Agent {
             }
             return Err(format!("{error:#}"));
         }
+        let loaded = self
+            .guards
+            .configure(&externals)
+            .map_err(|error| format!("guards: no thread starts: {error}"))?;
         self.engine.configure(settings, judge);
+        for loaded in loaded {
+            self.report(loaded.into());
+        }
         let servers: Vec<_> = self.engine.servers().collect();
         for (connection, server) in servers {
             if connection.0 & (LINK | SOCKET) == 0 {

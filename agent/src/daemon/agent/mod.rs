@@ -24,6 +24,7 @@ use super::{
     counters,
     fd_scans::FdScans,
     gate::Gate,
+    guards::Guards,
     inspections::Inspections,
     manager::Manager,
     measure,
@@ -36,6 +37,7 @@ use super::{
 };
 use crate::{
     control::Control,
+    external::Answered,
     host::{clock::Clock, files, namespaces::Namespaces},
     loss::LossWatch,
     metrics::{Sample, Snapshot, TIMED},
@@ -59,6 +61,8 @@ pub struct Agent {
     pub pending: Pending,
     /// Long messages that are inspected apart.
     pub inspections: Inspections,
+    /// Guards that others wrote.
+    pub guards: Guards,
     /// Where processes may connect.
     pub network: Network,
     /// Which calls are stopped.
@@ -204,6 +208,15 @@ impl Agent {
         self.execute();
     }
 
+    /// Takes in what a guard that others wrote answered.
+    pub(super) fn take_answer(&mut self, answered: Answered) {
+        let Answered { id, answer, .. } = &answered;
+        self.handle(Input::Answered { id, answer: answer.as_ref() });
+        self.guards.note(&answered, self.clock.now());
+        self.reporter.metrics.guard(&answered);
+        self.execute();
+    }
+
     /// Carries out what the policy core and capture have put out.
     fn execute(&mut self) {
         let mut outputs = std::mem::take(&mut self.pending.outputs);
@@ -250,6 +263,7 @@ impl Agent {
                 self.network.found(&found);
                 self.deny_found();
             }
+            Output::Ask(question) => self.guards.ask(question),
             Output::GateStale { since } => self.gate.is_stale_since(since),
             // Answered to the operator who commanded it.
             Output::Failed(_) => {}
@@ -372,6 +386,7 @@ impl Agent {
         add(&counters::of_log());
         add(&counters::of_store(&reporter.outbox.store().status()));
         add(&counters::of_gate(&gate.counters()));
+        add(&self.guards.reports().counters());
         all.extend(self.listing.counters().into_iter().map(|(name, value)| (name.to_owned(), value)));
         all
     }
@@ -399,6 +414,7 @@ impl Agent {
         samples.extend(measure::of_kernel(&self.kernel));
         samples.push(measure::of_http(&counters));
         samples.extend(measure::of_engine(&self.engine));
+        samples.extend(measure::of_guards(&self.guards));
         self.reporter.metrics.publish(Snapshot { counters, samples });
     }
 

@@ -6,6 +6,7 @@ use mcpwarden_abi as abi;
 use mcpwarden_client::listing as own;
 use mcpwarden_policy::{
     ConnectionId, Engine,
+    config::GuardEntry,
     gate::{GateCaller, GateSubject, MOST_SUBJECTS, NO_SUBJECT},
     guard::Listing,
 };
@@ -47,6 +48,7 @@ impl Subjects {
     ) -> Self {
         let is_enforcing = config.enforcement.stdio != StdioEnforcement::Observe;
         let mut subjects = Self { kinds: Vec::new(), members: BTreeMap::new() };
+        let is_holding = config.guards.iter().any(GuardEntry::holds_tools);
         for (id, is_gated) in connections(engine, inherited) {
             if !is_gated && (subjects.kinds.len() >= MOST_SUBJECTS || !is_enforcing) {
                 break;
@@ -64,8 +66,12 @@ impl Subjects {
             }
             let Some(mut kind) = engine.gate_subject(id) else { continue };
             if !config.policy.fail_closed {
-                // No guard evaluates it then, and each server that has not listed its tools yet would be one of its kind.
-                kind.listing = Listing::Unknown;
+                // Each server that has not listed its tools yet would be one of its kind, and no guard tells them apart then:
+                // those that hold tools hold what is not listed in any case, and the others do not evaluate it.
+                kind.listing = match kind.listing {
+                    Listing::Pending { .. } | Listing::Listed if is_holding => Listing::Listed,
+                    _ => Listing::Unknown,
+                };
             }
             let blocked = block.map(|block| {
                 let until = block.until.map_or(u64::MAX, |until| clock.boot(until));

@@ -3,11 +3,11 @@
 use super::{
     BLIND_SPOTS, BUILD, CALL_SECONDS, CALLS, CLOCK_MOVED, CONFIG, CONNECTIONS, COVERAGE, CPU, DENIALS,
     DESCRIPTORS, DETECTIONS, DRAIN_AGE, ENGINE_SECONDS, EVENTS, FOLLOWERS, FRAME_BYTES, FRAMES, GAP_BYTES,
-    GAPS, GATE, GATE_SECONDS, HTTP_COVERAGE, JUNK_BYTES, KERNEL, LAG, LATENCY_SECONDS, MAP_CAPACITY,
-    MAP_ENTRIES, Metric, PASSED_BYTES, QUEUE, QUEUE_BYTES, QUEUE_BYTES_CAPACITY, QUEUE_CAPACITY, RELOADED,
-    RELOADED_AT, RESIDENT, RESULTS, RING_BYTES, RING_USED, SCORER, SERVERS, SESSIONS, SINK_BYTES,
-    SINK_CAPACITY, SINK_EVENTS, SINK_FAILURES, SINK_WRITABLE, STARTED, STORE_BYTES, STORE_LOG_BYTES,
-    STORE_WRITABLE,
+    GAPS, GATE, GATE_SECONDS, GUARD_ANSWERS, GUARD_SAMPLE, GUARD_SECONDS, HTTP_COVERAGE, JUNK_BYTES, KERNEL,
+    LAG, LATENCY_SECONDS, MAP_CAPACITY, MAP_ENTRIES, Metric, PASSED_BYTES, QUEUE, QUEUE_BYTES,
+    QUEUE_BYTES_CAPACITY, QUEUE_CAPACITY, RELOADED, RELOADED_AT, RESIDENT, RESULTS, RING_BYTES, RING_USED,
+    SCORER, SERVERS, SESSIONS, SINK_BYTES, SINK_CAPACITY, SINK_EVENTS, SINK_FAILURES, SINK_WRITABLE, STARTED,
+    STORE_BYTES, STORE_LOG_BYTES, STORE_WRITABLE,
     Source::{self, Counter, Counters, Events, Gauge, Losses, Nanoseconds, Prefix, Seconds, Total},
     TOOLS, WAITING_BYTES, WAITING_MESSAGES,
 };
@@ -234,14 +234,41 @@ pub static TABLE: &[Metric] = &[
         "mcpwarden_guards_total",
         Counters(
             "outcome",
-            &[
-                ("asked", "guards_asked"),
-                ("denied", "guards_denied"),
-                ("failed", "guards_failed"),
-                ("late", "guards_late_answers"),
-            ],
+            &[("asked", "guards_asked"), ("denied", "guards_denied"), ("failed", "guards_failed")],
         ),
         "Evaluations of guards, by outcome.",
+    ),
+    metric(
+        "mcpwarden_guard_questions_total",
+        Counters(
+            "outcome",
+            &[
+                ("asked", "external_guards_asked"),
+                ("allowed", "external_guards_allowed"),
+                ("denied", "external_guards_denied"),
+                ("modified", "external_guards_modified"),
+                ("timed_out", "external_guards_timed_out"),
+                ("failed", "external_guards_failed"),
+                ("unexpected", "external_guards_unexpected"),
+            ],
+        ),
+        "Questions to guards that others wrote, by what came of them in the policy core.",
+    ),
+    metric(
+        GUARD_ANSWERS,
+        Events(&["guard", "answer"]),
+        "Questions to guards that others wrote, by the name of the guard and the answer: `allow`, `deny`, `modify`, \
+         `timeout`, `limit`, `error`, `refused`.",
+    ),
+    metric(
+        GUARD_SECONDS,
+        Seconds(&[0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0]),
+        "From a question to a guard that others wrote to its answer.",
+    ),
+    metric(
+        GUARD_SAMPLE,
+        Gauge(&["guard", "metric", "labels"]),
+        "The last sample of a metric of a WebAssembly guard; `labels` are its own, as `name=value`.",
     ),
     metric(
         "mcpwarden_approvals_total",

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::external::Questions;
 use crate::classify::Classifier;
 use crate::config::{Config, Server};
 use crate::detect::{Detector, ToolNames};
@@ -14,8 +15,10 @@ use crate::event::Identity;
 use crate::glob::GlobError;
 use crate::guard::{Facts, Listing, Operation, PinState, ToolCategory, ToolFacts, Trust, TurnState, Verdict};
 use crate::guards::{
-    Asked, CallBlock, CallBlocks, Client, Executor, Outcome, Question, SessionRule, SessionRules, build,
+    Asked, CallBlock, CallBlocks, Client, Executor, ExternalGuard, Question, SessionRule, SessionRules,
+    StandingDenials, build,
 };
+use crate::terms::contract::GuardName;
 use crate::terms::{ConnectionId, ServerId, SessionId, Timestamp};
 
 /// What a declaration says of a server, besides what its guards are told.
@@ -48,6 +51,12 @@ pub struct Judge {
     pub(super) sessions: SessionRules,
     pub(super) blocks: CallBlocks,
     pub(super) no_names: ToolNames,
+    /// Guards that others wrote.
+    pub(super) external: Vec<ExternalGuard>,
+    /// What they deny.
+    pub(super) denials: StandingDenials,
+    /// What they are asked.
+    pub(super) questions: Questions,
     approval_timeout: Duration,
 }
 
@@ -72,6 +81,7 @@ impl Judge {
         };
         Ok(Self {
             executor,
+            external: ExternalGuard::all(config)?,
             classifier,
             detector: Some(Arc::clone(detector)),
             standings: config.servers.iter().map(|server| (server.id.clone(), standing(server))).collect(),
@@ -92,6 +102,11 @@ impl Judge {
         self.executor.succeed(before.executor);
         self.sessions.succeed(before.sessions);
         self.blocks = before.blocks;
+        (self.denials, self.questions) = (before.denials, before.questions);
+        let external = &self.external;
+        let is_kept = |name: &GuardName| external.iter().any(|guard| *guard.name == *name);
+        self.denials.keep_of(is_kept);
+        self.questions.keep_of(is_kept);
     }
 
     /// What an operator blocks of a session's calls to a server.
@@ -134,6 +149,9 @@ impl Judge {
         let mut all: BTreeMap<String, u64> =
             counted.map(|(name, count)| (format!("guards_{name}"), count)).collect();
         all.extend(self.executor.bounds());
+        let asked = self.questions.counters.to_map().into_iter();
+        all.extend(asked.map(|(name, count)| (format!("external_guards_{name}"), count)));
+        all.insert("external_denials_displaced".to_owned(), self.denials.displaced());
         all
     }
 
@@ -193,6 +211,7 @@ impl Judge {
             ahead: None,
             profile: self.sessions.profile(session),
             block: None,
+            standing: &[],
             metadata: &Value::Null,
         };
         let operations = [
@@ -201,12 +220,7 @@ impl Judge {
         ];
         let question = Question { operations: &operations, facts: &facts, now: Timestamp(0) };
         let mut asked = Vec::new();
-        match self.executor.ask(&question, Some(&mut asked)) {
-            Outcome::Decided(verdict) => (verdict, asked),
-            Outcome::Waiting { ticket, .. } => {
-                self.executor.forget(ticket);
-                (Verdict::default(), asked)
-            }
-        }
+        let verdict = self.executor.ask(&question, Some(&mut asked));
+        (verdict, asked)
     }
 }

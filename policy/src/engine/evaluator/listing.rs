@@ -211,7 +211,7 @@ impl Evaluator {
             // All of them first: what looks for their names is built once for a page and not for each tool.
             entries.iter().for_each(|entry| self.session_tool(cx.config, &scope.session, &entry.name));
         }
-        let mut entries = entries.iter();
+        let (listed, mut entries) = (entries, entries.iter());
         for change in outcome.changes {
             let offered = matches!(
                 change.kind,
@@ -220,6 +220,9 @@ impl Evaluator {
             // One change for each entry that contradicts no other, in the same order.
             let entry = if offered { entries.find(|entry| is_of(entry, &change)) } else { None };
             self.report_change(cx, scope, seen, change, entry);
+        }
+        if kind == ItemKind::Tool {
+            self.ask_about_tools(cx, scope, seen, listed);
         }
     }
 

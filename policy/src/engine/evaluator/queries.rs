@@ -66,6 +66,7 @@ impl Evaluator {
             profile: facts.profile.clone(),
             tools: BTreeMap::new(),
             block: None,
+            standing: facts.standing.to_vec(),
         })?;
         for name in names {
             let known = self.with_facts(cx, &scope, Topic::of(&name), |_, facts| facts.tool.cloned());

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::guard::{
-    Answer, Decision, Denial, DenialCode, Facts, Guard, GuardError, GuardKind, Modification, Operation, Phase,
+    Decision, Denial, DenialCode, Facts, Guard, GuardError, GuardKind, Modification, Operation, Phase,
 };
 use crate::guards::{Executor, Seat};
 use crate::http::HttpMeta;
@@ -30,7 +30,7 @@ impl Guard for Fake {
         operation: &Operation<'_>,
         _: &Facts<'_>,
         _: Timestamp,
-    ) -> Result<Answer, GuardError> {
+    ) -> Result<Decision, GuardError> {
         let about = match operation {
             Operation::Request { method, .. } | Operation::Response { method, .. } => (*method).to_owned(),
             Operation::ToolsList { tools } => {
@@ -44,7 +44,7 @@ impl Guard for Fake {
         };
         self.asked.lock().unwrap().push(format!("{} {about}", operation.phase().name()));
         let answer = self.answers.iter().find(|(phase, _)| *phase == operation.phase());
-        Ok(answer.map_or(Decision::Allow, |(_, answer)| answer.clone()).into())
+        Ok(answer.map_or(Decision::Allow, |(_, answer)| answer.clone()))
     }
 }
 

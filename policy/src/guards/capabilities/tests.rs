@@ -91,9 +91,7 @@ fn gate_reasons_use_event_vocabulary() {
         (GuardKind::ProjectBinding, "is of high risk, which needs project_id", "its risk is high"),
     ] {
         let mut gate = gate(kind, json!([]));
-        let Ok(Answer::Now(crate::guard::Decision::Deny(said))) =
-            gate.check(&operation, &world.facts(), at(0.0))
-        else {
+        let Ok(crate::guard::Decision::Deny(said)) = gate.check(&operation, &world.facts(), at(0.0)) else {
             panic!("{kind:?} lets it through")
         };
         assert!(said.message.ends_with(denial), "{}", said.message);

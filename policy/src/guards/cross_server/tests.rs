@@ -28,8 +28,8 @@ fn ask(guard: &mut CrossServer, world: &World, tool: &str, now: Timestamp, enfor
     let operation = Operation::ToolInvoke { tool_name: tool, arguments: None };
     let facts = world.facts();
     let denied = match guard.check(&operation, &facts, now) {
-        Ok(Answer::Now(Decision::Deny(denial))) => Some(denial),
-        Ok(Answer::Now(Decision::Allow)) => None,
+        Ok(Decision::Deny(denial)) => Some(denial),
+        Ok(Decision::Allow) => None,
         other => panic!("{other:?}"),
     };
     let verdict = Verdict {

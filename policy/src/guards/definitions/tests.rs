@@ -41,7 +41,7 @@ fn shadowing_tool_is_blocked_until_approved() {
     let world = World::server("second").with(shadowing);
     let operation = Operation::ToolInvoke { tool_name: "search", arguments: None };
     let answer = ToolShadowing.check(&operation, &world.facts(), at(0.0)).unwrap();
-    let Answer::Now(Decision::Deny(denial)) = answer else { panic!("{answer:?}") };
+    let Decision::Deny(denial) = answer else { panic!("{answer:?}") };
     assert_eq!(denial.message, "tool 'search' was shadowed: originally from 'first', now served by 'second'");
     let broken = BrokenRule {
         rule: DenialCode::ShadowTool,
@@ -176,7 +176,7 @@ fn tool_list_is_warned_about_but_never_denied() {
     ];
     for (mut guard, what) in judges {
         let answer = guard.check(&Operation::ToolsList { tools: &list }, &world.facts(), at(0.0));
-        let Ok(Answer::Now(Decision::Modify(Modification::AddWarning { message, .. }))) = &answer else {
+        let Ok(Decision::Modify(Modification::AddWarning { message, .. })) = &answer else {
             panic!("{answer:?}")
         };
         assert_eq!(*message, format!("{what}: {names}"));

@@ -1,6 +1,6 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::tests::{World, at, raw, tool};
 use super::*;
@@ -13,7 +13,6 @@ enum Does {
     Says(Decision),
     Fails(GuardError),
     Panics,
-    Waits(Value),
 }
 
 /// A guard that does as it is told, and tells what it saw.
@@ -43,7 +42,7 @@ impl Guard for Double {
         operation: &Operation<'_>,
         _: &Facts<'_>,
         _: Timestamp,
-    ) -> Result<Answer, GuardError> {
+    ) -> Result<Decision, GuardError> {
         let text = |json: Option<&serde_json::value::RawValue>| json.map_or("", |json| json.get()).to_owned();
         let seen = match *operation {
             Operation::ToolInvoke { arguments, .. } | Operation::PromptRequest { arguments, .. } => {
@@ -58,10 +57,9 @@ impl Guard for Double {
         };
         self.saw.send(format!("{} {} {seen}", self.kind.name(), operation.phase().name())).unwrap();
         match self.does.clone() {
-            Does::Says(decision) => Ok(decision.into()),
+            Does::Says(decision) => Ok(decision),
             Does::Fails(error) => Err(error),
             Does::Panics => panic!("it broke"),
-            Does::Waits(question) => Ok(Answer::Later(question)),
         }
     }
 
@@ -96,25 +94,13 @@ fn bench(doubles: Vec<(GuardKind, u8, FailureMode, &[Phase], Does)>) -> Bench {
 }
 
 impl Bench {
-    fn ask(&mut self, operations: &[Operation<'_>]) -> (Outcome, Vec<Asked>) {
+    fn ask(&mut self, operations: &[Operation<'_>]) -> (Verdict, Vec<Asked>) {
         let mut trace = Vec::new();
         let world = World::default();
         let facts = world.facts();
         let outcome =
             self.executor.ask(&Question { operations, facts: &facts, now: at(0.0) }, Some(&mut trace));
         (outcome, trace)
-    }
-
-    fn answer(
-        &mut self,
-        ticket: Ticket,
-        answer: Result<Decision, GuardError>,
-        operations: &[Operation<'_>],
-        now: Timestamp,
-    ) -> Option<Outcome> {
-        let world = World::default();
-        let facts = world.facts();
-        self.executor.answer(ticket, answer, &Question { operations, facts: &facts, now }, None)
     }
 
     fn saw(&self) -> Vec<String> {
@@ -126,18 +112,11 @@ fn denial() -> Denial {
     Denial { code: DenialCode::ToolDenied, message: "no!".to_owned(), details: None }
 }
 
-fn verdict(outcome: Outcome) -> Verdict {
-    match outcome {
-        Outcome::Decided(verdict) => verdict,
-        Outcome::Waiting { .. } => panic!("waits"),
-    }
-}
-
 const CALL: Operation<'static> = Operation::ToolInvoke { tool_name: "x", arguments: None };
 const INVOKE: &[Phase] = &[Phase::ToolInvoke];
-use Does::{Fails, Panics, Says, Waits};
+use Does::{Fails, Panics, Says};
 use FailureMode::{FailClosed, FailOpen};
-use GuardKind::{AdminToken, Mode, RateLimit, RugPull, Sampling, ToolAccess};
+use GuardKind::{AdminToken, Mode, RateLimit, Sampling, ToolAccess};
 
 #[test]
 fn guards_run_by_priority_then_config_order() {
@@ -150,7 +129,7 @@ fn guards_run_by_priority_then_config_order() {
         (ToolAccess, 0, FailClosed, INVOKE, allow()),
     ]);
     let (outcome, trace) = bench.ask(&[CALL]);
-    assert_eq!(verdict(outcome), Verdict::default());
+    assert_eq!(outcome, Verdict::default());
     let order: Vec<GuardKind> = trace.iter().map(|asked| asked.guard).collect();
     assert_eq!(order, [ToolAccess, Sampling, RateLimit, Mode, AdminToken]);
     assert!(trace.iter().all(|asked| asked.answer == GuardOutcome::Allow && asked.reason.is_none()));
@@ -198,7 +177,7 @@ fn denial_ends_the_evaluation() {
         (Mode, 3, FailClosed, INVOKE, Says(Decision::Allow)),
     ]);
     let (outcome, trace) = bench.ask(&[CALL]);
-    assert_eq!(verdict(outcome).denied, Some((RateLimit, denial())));
+    assert_eq!(outcome.denied, Some((RateLimit, denial())));
     assert_eq!(trace.len(), 2);
     assert_eq!((trace[1].answer, trace[1].reason.as_deref()), (GuardOutcome::Deny, Some("no!")));
     assert_eq!(bench.executor.counters().denied, 1);
@@ -221,7 +200,7 @@ fn guard_failure_follows_its_failure_mode() {
             (RateLimit, 2, FailClosed, INVOKE, Says(Decision::Allow)),
         ]);
         let (outcome, trace) = bench.ask(&[CALL]);
-        let verdict = verdict(outcome);
+        let verdict = outcome;
         assert_eq!(trace[0].reason.as_deref(), Some(message));
         match code {
             Some(code) => {
@@ -248,7 +227,7 @@ fn panicking_guard_is_evaluated_again() {
         let world = World::default();
         let facts = world.facts();
         let question = Question { operations: &[CALL], facts: &facts, now: at(0.0) };
-        let verdict = verdict(bench.executor.ask(&question, None));
+        let verdict = bench.executor.ask(&question, None);
         bench.executor.settle(&question, &verdict);
         assert_eq!(bench.executor.counters().panics, 2 * count);
     }
@@ -270,7 +249,7 @@ fn operation_over_work_budget_times_out() {
             phases: INVOKE.to_vec(),
         };
         let mut bench = Bench { executor: Executor::new(vec![Box::new(double)], vec![seat]), saw: _keep };
-        let denied = verdict(bench.ask(&[CALL]).0).denied.map(|(_, denial)| denial.code.name());
+        let denied = bench.ask(&[CALL]).0.denied.map(|(_, denial)| denial.code.name());
         assert_eq!(denied, expected);
     }
 }
@@ -349,7 +328,7 @@ fn modification_is_visible_to_later_guards() {
             (RateLimit, 1, FailClosed, phases, Says(does.clone())),
             (Mode, 2, FailClosed, &Phase::ALL, Says(Decision::Allow)),
         ]);
-        let verdict = verdict(bench.ask(&operations).0);
+        let verdict = bench.ask(&operations).0;
         let Decision::Modify(modification) = does else { panic!("{does:?}") };
         assert_eq!(verdict.modifications, [(RateLimit, modification)]);
         assert_eq!(bench.saw().last().map(String::as_str), Some(expected));
@@ -368,7 +347,7 @@ fn impossible_modification_is_a_guard_failure() {
         (replace, "internal error: there are no tools to replace in this phase"),
     ] {
         let mut bench = bench(vec![(Mode, 1, FailOpen, INVOKE, Says(does))]);
-        let verdict = verdict(bench.ask(&[call]).0);
+        let verdict = bench.ask(&[call]).0;
         let message = verdict.failed_open[0].1.to_string();
         assert!(message.starts_with(expected), "{message}");
         assert!(verdict.modifications.is_empty());
@@ -376,7 +355,7 @@ fn impossible_modification_is_a_guard_failure() {
     if let Ok(deep) = deep {
         let call = Operation::ToolInvoke { tool_name: "x", arguments: Some(&deep) };
         let mut bench = bench(vec![(Mode, 1, FailClosed, INVOKE, Says(redaction("$.a")))]);
-        assert!(verdict(bench.ask(&[call]).0).denied.is_some());
+        assert!(bench.ask(&[call]).0.denied.is_some());
     }
 }
 
@@ -401,71 +380,6 @@ fn redaction_replaces_the_selected_values() {
 }
 
 #[test]
-fn external_decision_suspends_later_guards() {
-    let question = json!({"phase": "tool_invoke"});
-    let doubles = |mode| {
-        vec![
-            (ToolAccess, 1, FailClosed, INVOKE, Says(redaction("$.a"))),
-            (RugPull, 2, mode, INVOKE, Waits(json!({"phase": "tool_invoke"}))),
-            (Mode, 3, FailClosed, INVOKE, Says(Decision::Allow)),
-        ]
-    };
-    let arguments = raw(json!({"a": 1}));
-    let operations = [Operation::ToolInvoke { tool_name: "x", arguments: Some(&arguments) }];
-    let edge = at(0.1);
-    let over = Timestamp(edge.0 + 1);
-    for (mode, now, answer, expected, seen) in [
-        (FailClosed, at(0.05), Ok(Decision::Allow), None, true),
-        (FailClosed, edge, Ok(Decision::Allow), None, true),
-        (FailClosed, at(0.05), Ok(Decision::Deny(denial())), Some("tool_denied"), false),
-        (FailClosed, at(0.05), Err(GuardError::Internal("gone".into())), Some("guard_error"), false),
-        // The deadline is now + timeout_ms; what comes later is a timeout.
-        (FailClosed, over, Ok(Decision::Allow), Some("guard_timeout"), false),
-        (FailClosed, over, Err(GuardError::Timeout), Some("guard_timeout"), false),
-        (FailOpen, over, Ok(Decision::Deny(denial())), None, true),
-    ] {
-        let mut bench = bench(doubles(mode));
-        let (outcome, trace) = bench.ask(&operations);
-        let Outcome::Waiting { ticket, kind, question: asked, deadline } = outcome else { panic!("decided") };
-        assert_eq!((kind, &asked, deadline), (RugPull, &question, edge));
-        assert_eq!(trace.last().map(|asked| asked.answer), Some(GuardOutcome::Later));
-        assert_eq!(bench.executor.next_deadline(), Some(edge));
-        assert!(bench.executor.expired(edge).is_empty());
-        assert_eq!(bench.executor.expired(over), [ticket]);
-        assert_eq!(bench.saw().len(), 2);
-        let verdict = verdict(bench.answer(ticket, answer, &operations, now).unwrap());
-        assert_eq!(verdict.denied.as_ref().map(|(_, denial)| denial.code.name()), expected);
-        assert_eq!(verdict.modifications.len(), 1);
-        // Those after it saw what those before it changed.
-        let after = bench.saw();
-        assert_eq!(
-            after,
-            if seen { vec!["mode tool_invoke {\"a\":\"***\"}".to_owned()] } else { Vec::new() }
-        );
-        assert_eq!(bench.executor.next_deadline(), None);
-        // Nobody waits any more.
-        assert!(bench.answer(ticket, Ok(Decision::Allow), &operations, now).is_none());
-        assert_eq!(bench.executor.counters().late_answers, 1);
-    }
-}
-
-#[test]
-fn pending_guard_queries_are_bounded() {
-    let mut bench = bench(vec![(Mode, 1, FailClosed, INVOKE, Waits(Value::Null))]);
-    for _ in 0..MAX_WAITING {
-        assert!(matches!(bench.ask(&[CALL]).0, Outcome::Waiting { .. }));
-    }
-    let denied = verdict(bench.ask(&[CALL]).0).denied.unwrap();
-    assert_eq!(
-        denied.1.message,
-        "the guard mode failed, which denies: internal error: too many questions are open"
-    );
-    assert_eq!(bench.executor.counters().waiting_refused, 1);
-    bench.executor.forget(Ticket(1));
-    assert!(matches!(bench.ask(&[CALL]).0, Outcome::Waiting { .. }));
-}
-
-#[test]
 fn guard_slot_without_guard_is_skipped() {
     let seat = Seat {
         guard: 3,
@@ -480,5 +394,5 @@ fn guard_slot_without_guard_is_skipped() {
     let world = World::default().with(ToolFacts::default());
     let facts = world.facts();
     let question = Question { operations: &[CALL], facts: &facts, now: at(0.0) };
-    assert_eq!(verdict(executor.ask(&question, None)), Verdict::default());
+    assert_eq!(executor.ask(&question, None), Verdict::default());
 }

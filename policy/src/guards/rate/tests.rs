@@ -75,7 +75,7 @@ fn zero_rate_limit_blocks_with_reason() {
             "tool 'read' of server 'files' is blocked: its rate limit is 0 calls a minute",
         ),
     ] {
-        let Ok(Answer::Now(crate::guard::Decision::Deny(denial))) =
+        let Ok(crate::guard::Decision::Deny(denial)) =
             limiter(limits).check(&operation, &world.facts(), at(0.0))
         else {
             panic!("is let through")

@@ -26,7 +26,7 @@ fn result_with_detections_is_warned_or_denied() {
         let answer = guard.check(&operation, &world.facts(), at(0.0));
         assert_eq!(word(&answer), expected, "{action:?} {trust:?}");
         assert_eq!(guard.work(&operation), result.map_or(0, |result| result.get().len()));
-        if let Ok(Answer::Now(Decision::Modify(Modification::AddWarning { message, detections }))) = answer {
+        if let Ok(Decision::Modify(Modification::AddWarning { message, detections })) = answer {
             assert!(message.starts_with("the result of tool 'get' of server 'files' has detections: "));
             assert!(detections.iter().all(|detection| detection.severity >= Severity::High));
         }
@@ -53,7 +53,7 @@ fn error_is_inspected_like_a_result() {
         let mut guard = ResultInjection { detector, threshold: Severity::High, action, bounds: 0 };
         let answer = guard.check(&operation, &World::default().facts(), at(0.0));
         assert_eq!(word(&answer), expected, "{operation:?}");
-        if let Ok(Answer::Now(Decision::Modify(Modification::AddWarning { detections, .. }))) = answer {
+        if let Ok(Decision::Modify(Modification::AddWarning { detections, .. })) = answer {
             assert!(detections.iter().all(|detection| detection.field == field), "{detections:?}");
         }
     }

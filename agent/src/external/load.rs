@@ -1,0 +1,121 @@
+//! The guards of a configuration: files are read, components compiled, services set up. Nothing is sent.
+
+use std::{collections::BTreeMap, path::Path, path::PathBuf, sync::Arc, time::Duration};
+
+use mcpwarden_hooks::{Authentication, BreakerConfig, Hook, HookConfig, Secret, SecretSource};
+use mcpwarden_policy::{
+    config::{Config, Finding, GuardEntry, GuardSettings, SecretFile, steps},
+    terms::{GuardKind, contract::GuardName},
+};
+use mcpwarden_system::secret_file;
+use mcpwarden_wasm::{Guard as Component, Limits, Runtime, RuntimeOptions, config_from_json};
+
+use super::{External, Externals};
+use crate::host::read_own;
+
+/// Largest component. Bytes.
+const MAX_COMPONENT_BYTES: u64 = 64 << 20;
+/// Where compiled components are kept, in the state directory.
+const CACHE: &str = "guards";
+/// Requests to a service under way, within a second, and at once before that counts: a client's burst is no fault of the service.
+const AT_ONCE: usize = 8;
+const RATE: u32 = 1_000;
+const BURST: u32 = 2_000;
+
+/// Loads the guards that others wrote. `state_dir`: where compiled components are kept; `None`: nowhere.
+///
+/// # Errors
+/// Everything that is wrong with them, each at its place.
+pub fn load(config: &Config, state_dir: Option<&Path>) -> Result<Externals, Vec<Finding>> {
+    let (mut all, mut wrong, mut runtime) = (BTreeMap::new(), Vec::new(), None);
+    let entries = config.guards.iter().enumerate();
+    for (index, entry) in entries.filter(|(_, entry)| entry.kind.is_external() && entry.enabled) {
+        let settings = entry.config.clone().unwrap_or_default();
+        let loaded = match entry.kind {
+            GuardKind::Wasm => component(entry, &settings, state_dir, &mut runtime),
+            _ => service(entry, &settings),
+        };
+        match loaded {
+            Ok(external) => {
+                let name = GuardName { kind: entry.kind, name: entry.external_name() };
+                all.insert(Arc::new(name), Arc::new(external));
+            }
+            Err((key, message)) => {
+                wrong.push(Finding::new(steps!["guards", index, "config", key], message));
+            }
+        }
+    }
+    if wrong.is_empty() { Ok(Externals(all)) } else { Err(wrong) }
+}
+
+/// Why a guard cannot be loaded: which key is wrong, and what.
+type Wrong = (&'static str, String);
+
+fn component(
+    entry: &GuardEntry,
+    settings: &GuardSettings,
+    state_dir: Option<&Path>,
+    runtime: &mut Option<Runtime>,
+) -> Result<External, Wrong> {
+    let wrong = |message: String| ("module_path", message);
+    let path = settings.module_path.as_ref().ok_or_else(|| wrong("it is missing".to_owned()))?;
+    let bytes = read_own(path, MAX_COMPONENT_BYTES + 1)
+        .map_err(|problem| wrong(format!("{path} cannot be used: {problem}")))?;
+    let runtime = match runtime {
+        Some(runtime) => runtime,
+        none => {
+            let cache = state_dir.map(|directory| directory.join(CACHE));
+            let made = Runtime::new(RuntimeOptions { cache, ..RuntimeOptions::default() });
+            none.insert(made.map_err(|error| wrong(format!("components cannot run here: {error}")))?)
+        }
+    };
+    let values = settings.wasm_config.clone().unwrap_or_default();
+    let memory = settings.memory.and_then(|memory| usize::try_from(memory.0).ok());
+    let limits =
+        Limits { memory_bytes: memory.unwrap_or(Limits::default().memory_bytes), ..Limits::default() };
+    let component =
+        Component::load(runtime, &entry.external_name(), &bytes, config_from_json(&values), limits)
+            .map_err(|error| wrong(format!("{path}: {error}")))?;
+    match &settings.sha256 {
+        Some(expected) if expected.digits() != component.sha256() => {
+            Err(("sha256", format!("{path} has the hash sha256:{}", component.sha256())))
+        }
+        _ => Ok(External::Component(Box::new(component))),
+    }
+}
+
+fn service(entry: &GuardEntry, settings: &GuardSettings) -> Result<External, Wrong> {
+    let url = settings.url.as_ref().ok_or_else(|| ("url", "it is missing".to_owned()))?;
+    let timeout = Duration::from_millis(u64::from(entry.timeout_ms));
+    let path = |path: &str| PathBuf::from(path);
+    let key = match &settings.client_key_file {
+        Some(file) => Some(
+            secret_file::path(file, secret_file::directory().as_deref())
+                .map_err(|error| ("client_key_file", format!("{error:#}")))?,
+        ),
+        None => None,
+    };
+    let certificate = settings.client_certificate_file.as_ref().map(|file| path(file.as_str()));
+    let source = |file: &SecretFile| {
+        let file = file.clone();
+        SecretSource::Reader(Arc::new(move || {
+            let text = secret_file::read(&file, secret_file::directory().as_deref());
+            Secret::new(&text.map_err(|error| format!("{}: {error:#}", file.as_str()))?)
+        }))
+    };
+    let bearer = settings.token_file.as_ref().map(|file| Authentication::Bearer(source(file)));
+    let hmac = settings.hmac_file.as_ref().map(|file| Authentication::Hmac(source(file)));
+    let at_once = settings.max_concurrent.map_or(AT_ONCE, |most| most as usize);
+    let hook = Hook::new(HookConfig {
+        ca_file: settings.ca_file.as_ref().map(|file| path(file.as_str())),
+        client_certificate: certificate.zip(key),
+        authentication: bearer.or(hmac),
+        max_concurrent: at_once,
+        rate: RATE,
+        burst: BURST,
+        request_bytes: 4 << 20,
+        breaker: BreakerConfig::default(),
+        ..HookConfig::new(entry.external_name(), url.as_str(), timeout)
+    });
+    hook.map(|hook| External::Service(Box::new(hook), at_once)).map_err(|error| ("url", error.to_string()))
+}
