@@ -19,7 +19,7 @@ pub fn run(file: &[u8]) {
         Ok((config, _)) => {
             // What a file says must be all that is wrong with it.
             settings::patterns(&config).unwrap();
-            let session = |entry| SessionRule::new(entry, None, false).unwrap();
+            let session = |entry| SessionRule::new(entry, true, None, false).unwrap();
             Judge::new(&config, config.sessions.iter().map(session).collect(), &DETECTOR).unwrap();
             settings::declared(&config);
             settings::registry(&config);

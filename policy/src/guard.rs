@@ -7,6 +7,7 @@
 
 mod denial;
 pub mod external;
+pub(crate) mod rule;
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ use crate::terms::{
 };
 pub use denial::{BrokenRule, Denial, DenialCode, DenialDetails, TurnSource};
 pub use external::StandingDenial;
+pub use rule::AccessLists;
 
 pub use crate::terms::{GuardKind, Phase, PinState, RiskLevel, ToolCategory, Trust};
 
@@ -136,7 +138,27 @@ pub struct Profile {
     pub policy_blacklist: BTreeSet<String>,
     /// Whether a token of an administrator is there.
     pub admin_token: bool,
+    /// The servers and tools that it may use. One entry of the configuration has one of these.
+    pub lists: Option<Shared<AccessLists>>,
 }
+
+/// What is the same only where it is one and the same.
+#[derive(Debug)]
+pub struct Shared<T>(pub Arc<T>);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> PartialEq for Shared<T> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl<T> Eq for Shared<T> {}
 
 impl Profile {
     /// As events have it.

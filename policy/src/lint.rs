@@ -427,6 +427,18 @@ fn unenforced(config: &Config) -> Vec<Finding> {
             add(steps!["policy", key], by_stdio);
         }
     }
+    for (index, entry) in config.sessions.iter().enumerate() {
+        for (key, denies) in [
+            ("allowed_servers", !entry.allowed_servers.is_empty()),
+            ("denied_servers", !entry.denied_servers.is_empty()),
+            ("allowed_tools", !entry.allowed_tools.is_empty()),
+            ("denied_tools", !entry.denied_tools.is_empty()),
+        ] {
+            if denies {
+                add(steps!["sessions", index, key], by_stdio);
+            }
+        }
+    }
     let any_remote = config.servers.iter().any(is_remote);
     for (index, entry) in config.guards.iter().enumerate() {
         if denies(entry, config) {

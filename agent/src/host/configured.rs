@@ -98,7 +98,7 @@ pub fn sessions(config: &Config) -> Result<Vec<SessionRule>, Unusable> {
             uid(user, path).map_err(|finding| unusable.findings.push(finding)).ok()
         });
         let token = entry.admin_token_file.as_ref().is_some_and(|path| admin_token(path).is_ok());
-        SessionRule::new(entry, uid, token)
+        SessionRule::new(entry, config.policy.case_sensitive, uid, token)
     };
     let rules: Result<Vec<_>, GlobError> = config.sessions.iter().enumerate().map(&mut rule).collect();
     let rules = rules.unwrap_or_else(|error| {

@@ -8,6 +8,7 @@ use mcpwarden_terms::{Hash, Mode, ServerType, Trust};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::judgement::{ServerRule, ToolRule};
 use super::network::Egress;
 use super::values::{AbsolutePath, Bytes, Fingerprint, Glob, HttpUrl, Period, SecretFile};
 
@@ -166,6 +167,28 @@ pub struct Session {
     /// `/run/mcpwarden/admin.token`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_token_file: Option<AbsolutePath>,
+    /// The only servers that the client may use, by id. With an empty list, all that `policy` allows. Example: `[files,
+    /// "git-*"]`.
+    #[schemars(length(max = 10_000))]
+    pub allowed_servers: Vec<ServerRule>,
+    /// Servers that the client must not use, besides those of `policy`. Example: `[mail]`.
+    #[schemars(length(max = 10_000))]
+    pub denied_servers: Vec<ServerRule>,
+    /// The only tools that the client may call. With an empty list, all that `policy` allows. Example: `["read_*",
+    /// "git:*"]`.
+    #[schemars(length(max = 10_000))]
+    pub allowed_tools: Vec<ToolRule>,
+    /// Tools that the client must not call, besides those of `policy`. Example: `["delete_*"]`.
+    #[schemars(length(max = 10_000))]
+    pub denied_tools: Vec<ToolRule>,
+}
+
+impl Session {
+    /// Whether it restricts no server and no tool.
+    pub fn has_no_lists(&self) -> bool {
+        let no_servers = self.allowed_servers.is_empty() && self.denied_servers.is_empty();
+        no_servers && self.allowed_tools.is_empty() && self.denied_tools.is_empty()
+    }
 }
 
 /// A user.

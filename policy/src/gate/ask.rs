@@ -360,6 +360,11 @@ fn globs(config: &Config) -> Result<Vec<(NameGlob, NameGlob)>, GateError> {
     for ToolRule { server, tool, .. } in rules {
         globs.push((server.compile(case)?, tool.compile(case)?));
     }
+    for entry in &config.sessions {
+        for ToolRule { server, tool, .. } in entry.allowed_tools.iter().chain(&entry.denied_tools) {
+            globs.push((server.compile(case)?, tool.compile(case)?));
+        }
+    }
     for server in &config.servers {
         // Its id is no glob.
         let own = |_: &Glob| NameGlob::plain(&server.id);

@@ -33,7 +33,9 @@ impl Guard for ServerAccess {
     }
 
     fn check(&mut self, _: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Result<Decision, GuardError> {
-        match self.objection(&facts.server.0, facts.also, facts.enabled, facts.identity) {
+        let by_policy = self.objection(&facts.server.0, facts.also, facts.enabled, facts.identity);
+        let by_profile = || self.profile_objection(facts);
+        match by_policy.or_else(by_profile) {
             Some((code, message)) => deny(code, message),
             None => allow(),
         }
@@ -64,6 +66,50 @@ impl ServerAccess {
             let message = format!("server '{}' is declared with enabled: false", short(server));
             return Some((DenialCode::ServerDisabled, message));
         }
+        let lists = ServerLists { policy: self.policy, allowed: &self.allowed, denied: &self.denied };
+        if let Some(objection) = lists.objection(server, also, borrowed, "") {
+            return Some(objection);
+        }
+        if self.fail_closed && identity != Identity::Declared {
+            let message = format!("server '{}' is not declared, and fail_closed is on", short(server));
+            return Some((DenialCode::ServerUndeclared, message));
+        }
+        None
+    }
+}
+
+impl ServerAccess {
+    /// Why the profile of the client does not let it use a server.
+    fn profile_objection(&self, facts: &Facts<'_>) -> Option<(DenialCode, String)> {
+        let lists = &facts.profile.lists.as_ref()?.0;
+        let (allowed, denied) = (&lists.allowed_servers, &lists.denied_servers);
+        let borrowed = is_borrowed(&self.demanding, &facts.server.0, facts.identity);
+        let of_profile = ServerLists { policy: mode(allowed), allowed, denied };
+        of_profile.objection(&facts.server.0, facts.also, borrowed, &lists.whose)
+    }
+}
+
+/// A list of what is allowed denies everything else, where nothing else is said.
+fn mode<T>(allowed: &[T]) -> ListMode {
+    if allowed.is_empty() { ListMode::None } else { ListMode::Allowlist }
+}
+
+/// Lists of servers: those of the policy, or of a profile.
+struct ServerLists<'a> {
+    policy: ListMode,
+    allowed: &'a [NameGlob],
+    denied: &'a [NameGlob],
+}
+
+impl ServerLists<'_> {
+    /// Why they deny a server. `whose`: how a message names the lists.
+    fn objection(
+        &self,
+        server: &str,
+        also: &[ServerId],
+        borrowed: bool,
+        whose: &str,
+    ) -> Option<(DenialCode, String)> {
         let allowed =
             || self.allowed.iter().filter(|glob| (!borrowed || glob.is_any()) && glob.matches(server));
         let by_name = || allowed().any(|glob| !glob.is_any());
@@ -72,7 +118,7 @@ impl ServerAccess {
                 || !glob.is_any() && also.iter().any(|id| glob.matches(&id.0))
         };
         if let Some(rule) = self.denied.iter().find(is_denied) {
-            let message = format!("server '{}' is denied by '{}'", short(server), rule.as_str());
+            let message = format!("server '{}' is denied by '{}'{whose}", short(server), rule.as_str());
             return Some((DenialCode::ServerDenied, message));
         }
         if self.policy == ListMode::Allowlist && allowed().next().is_none() {
@@ -81,13 +127,71 @@ impl ServerAccess {
             } else {
                 "is not in allowed_servers"
             };
-            return Some((DenialCode::ServerNotAllowed, format!("server '{}' {why}", short(server))));
-        }
-        if self.fail_closed && identity != Identity::Declared {
-            let message = format!("server '{}' is not declared, and fail_closed is on", short(server));
-            return Some((DenialCode::ServerUndeclared, message));
+            return Some((DenialCode::ServerNotAllowed, format!("server '{}' {why}{whose}", short(server))));
         }
         None
+    }
+}
+
+/// Lists of tools: those of the policy, or of a profile.
+struct ToolLists<'a> {
+    policy: ListMode,
+    allowed: &'a [CompiledRule],
+    denied: &'a [CompiledRule],
+    /// Whether the server has the id of a declared one and is another program.
+    borrowed: bool,
+    /// How a message names the lists.
+    whose: &'a str,
+}
+
+impl<'a> ToolLists<'a> {
+    /// The rules that allow a tool, but for its definition.
+    fn allows(&self, server: &'a str, tool: &'a str) -> impl Iterator<Item = &'a CompiledRule> {
+        let (allowed, borrowed) = (self.allowed, self.borrowed);
+        let named = allowed.iter().filter(move |rule| rule.names(server, tool));
+        named.filter(move |rule| !borrowed || rule.server.is_any())
+    }
+
+    /// Why a tool is among what is denied.
+    fn denial(&self, tool: &str, facts: &Facts<'_>) -> Option<(DenialCode, String)> {
+        let (server, known, whose) = (&*facts.server.0, facts.tool, self.whose);
+        let denies = |rule: &&CompiledRule| {
+            let is_also = || facts.also.iter().any(|id| rule.matches(&id.0, tool, known));
+            let beaten = |allowed: &CompiledRule| allowed.holds(known) && allowed.beats(rule);
+            (rule.matches(server, tool, known) || !rule.server.is_any() && is_also())
+                && !self.allows(server, tool).any(beaten)
+        };
+        let id = || format!("tool '{}' of server '{}'", short(tool), short(server));
+        if let Some(rule) = self.denied.iter().find(denies) {
+            let message = format!("{} is denied by '{}'{whose}", id(), rule.describe());
+            return Some((DenialCode::ToolDenied, message));
+        }
+        // The end of such a name is not known, so that no glob can tell.
+        let concerns = |rule: &CompiledRule| facts.names().any(|name| rule.server.matches(name));
+        if is_bounded(tool) && self.denied.iter().any(concerns) {
+            let message = format!(
+                "{} has a name of more than 256 bytes, of which denied_tools{whose} cannot tell",
+                id()
+            );
+            return Some((DenialCode::ToolDenied, message));
+        }
+        None
+    }
+
+    /// Why a tool is not among what is allowed, where only that is.
+    fn absence(&self, tool: &str, facts: &Facts<'_>) -> Option<(DenialCode, String)> {
+        let (server, known) = (&*facts.server.0, facts.tool);
+        let is_absent =
+            self.policy == ListMode::Allowlist && !self.allows(server, tool).any(|rule| rule.holds(known));
+        let message = || {
+            format!(
+                "tool '{}' of server '{}' is not in allowed_tools{}",
+                short(tool),
+                short(server),
+                self.whose
+            )
+        };
+        is_absent.then(|| (DenialCode::ToolNotAllowed, message()))
     }
 }
 
@@ -152,34 +256,37 @@ impl Guard for ToolAccess {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
         let (server, known) = (&*facts.server.0, facts.tool);
         let id = || format!("tool '{}' of server '{}'", short(tool), short(server));
-        let named = || self.allowed.iter().filter(|rule| rule.names(server, tool));
         let borrowed = is_borrowed(&self.demanding, &facts.server.0, facts.identity);
-        let allows = || named().filter(|rule| !borrowed || rule.server.is_any());
-
-        let denies = |rule: &&CompiledRule| {
-            let is_also = || facts.also.iter().any(|id| rule.matches(&id.0, tool, known));
-            (rule.matches(server, tool, known) || !rule.server.is_any() && is_also())
-                && !allows().any(|allowed| allowed.holds(known) && allowed.beats(rule))
+        let lists = ToolLists {
+            policy: self.policy,
+            allowed: &self.allowed,
+            denied: &self.denied,
+            borrowed,
+            whose: "",
         };
-        if let Some(rule) = self.denied.iter().find(denies) {
-            return deny(DenialCode::ToolDenied, format!("{} is denied by '{}'", id(), rule.describe()));
-        }
-        // The end of such a name is not known, so that no glob can tell.
-        let concerns = |rule: &CompiledRule| facts.names().any(|name| rule.server.matches(name));
-        if is_bounded(tool) && self.denied.iter().any(concerns) {
-            let message =
-                format!("{} has a name of more than 256 bytes, of which denied_tools cannot tell", id());
-            return deny(DenialCode::ToolDenied, message);
+        let of_profile = facts.profile.lists.as_ref().map(|lists| &*lists.0);
+        let of_profile = of_profile.map(|lists| ToolLists {
+            policy: mode(&lists.allowed_tools),
+            allowed: &lists.allowed_tools,
+            denied: &lists.denied_tools,
+            borrowed,
+            whose: &lists.whose,
+        });
+        let by_profile = || of_profile.as_ref().and_then(|lists| lists.denial(tool, facts));
+        if let Some((code, message)) = lists.denial(tool, facts).or_else(by_profile) {
+            return deny(code, message);
         }
         if let Some((code, message)) = self.own_denial(tool, facts) {
             return deny(code, message);
         }
-        let mut pins = named().filter(|rule| rule.hash.is_some()).peekable();
+        let named = self.allowed.iter().filter(|rule| rule.names(server, tool));
+        let mut pins = named.filter(|rule| rule.hash.is_some()).peekable();
         if pins.peek().is_some() && !pins.any(|rule| rule.holds(known)) {
             return deny(DenialCode::ToolHashMismatch, format!("{} is not what content_hash says", id()));
         }
-        if self.policy == ListMode::Allowlist && !allows().any(|rule| rule.holds(known)) {
-            return deny(DenialCode::ToolNotAllowed, format!("{} is not in allowed_tools", id()));
+        let by_profile = || of_profile.as_ref().and_then(|lists| lists.absence(tool, facts));
+        if let Some((code, message)) = lists.absence(tool, facts).or_else(by_profile) {
+            return deny(code, message);
         }
         if facts.trust == Trust::Low && !known.is_some_and(|tool| tool.approved) {
             let message = format!("{} is not approved, and the trust in its server is low", id());

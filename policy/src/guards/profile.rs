@@ -3,12 +3,13 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::Session;
 use crate::glob::{GlobError, NameGlob};
-use crate::guard::Profile;
+use crate::guard::{AccessLists, Profile, Shared};
 use crate::terms::{Hash, Mode, ProfileKey, SessionId};
 
 /// Most sessions of which something is set by hand.
@@ -53,12 +54,18 @@ pub struct SessionRule {
 }
 
 impl SessionRule {
-    /// The rule of an entry. What only the host knows is told beside it: the id of the user that it names, and whether
+    /// The rule of an entry. `case_sensitive`: whether the names of servers and tools are told apart by capitals. What only the host
+    /// knows is told beside it: the id of the user that it names, and whether
     /// the file that it names holds a token of an administrator.
     ///
     /// # Errors
     /// A glob does not compile; nothing of what [`parse`](crate::config::parse) lets through is one.
-    pub fn new(entry: &Session, uid: Option<u32>, admin_token: bool) -> Result<Self, GlobError> {
+    pub fn new(
+        entry: &Session,
+        case_sensitive: bool,
+        uid: Option<u32>,
+        admin_token: bool,
+    ) -> Result<Self, GlobError> {
         let (executable, cgroup) = (&entry.matches.executable, &entry.matches.cgroup);
         // Paths are told apart by capitals, whatever the policy says of names.
         let matcher = Matcher {
@@ -73,6 +80,7 @@ impl SessionRule {
             project_id: entry.project_id.clone(),
             policy_blacklist: entry.policy_blacklist.iter().cloned().collect(),
             admin_token,
+            lists: AccessLists::of(entry, case_sensitive)?.map(|lists| Shared(Arc::new(lists))),
         };
         Ok(Self { matcher, profile })
     }
@@ -225,7 +233,7 @@ mod tests {
         let (config, _) = crate::config::parse(file.as_bytes()).unwrap();
         let rule = |entry: &Session| {
             let uid = entry.matches.uid.as_ref().map(|user| user.to_string().parse().unwrap());
-            SessionRule::new(entry, uid, false).unwrap()
+            SessionRule::new(entry, true, uid, false).unwrap()
         };
         let rules = SessionRules::from(config.sessions.iter().map(rule).collect::<Vec<_>>());
         for (uid, executable, cgroup, expected) in [
@@ -245,7 +253,7 @@ mod tests {
         assert!(rules.profile(Some(0)).planning);
         assert_eq!(*rules.profile(None), Profile::default());
         assert_eq!(*rules.profile(Some(9)), Profile::default());
-        let all = SessionRules::from(vec![SessionRule::new(&Session::default(), None, true).unwrap()]);
+        let all = SessionRules::from(vec![SessionRule::new(&Session::default(), true, None, true).unwrap()]);
         assert_eq!(all.find(Client::default), Some(0));
         assert!(all.profile(Some(0)).admin_token);
     }
@@ -256,7 +264,7 @@ mod tests {
         let file = "sessions: [{ mode: planning, project_id: p, policy_blacklist: [payments] }]";
         let (config, _) = crate::config::parse(file.as_bytes()).unwrap();
         let rules = || {
-            let rule = SessionRule::new(&config.sessions[0], None, false).unwrap();
+            let rule = SessionRule::new(&config.sessions[0], true, None, false).unwrap();
             SessionRules::from(vec![rule])
         };
         let mut sessions = rules();

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::{Config, Glob, ServerRule, ToolRule};
+use crate::config::{Config, Glob, ServerRule};
 use crate::glob::{GlobError, NameGlob};
-use crate::guard::ToolFacts;
 use crate::terms::Identity;
+
+pub(super) use crate::guard::rule::{CompiledRule, tool_rules};
 
 /// Globs of rules, compiled.
 pub(super) fn globs<'a>(
@@ -30,54 +31,6 @@ pub(super) fn demanding(config: &Config) -> BTreeSet<String> {
 /// counts for it, what allows does not, but for what is said of every server.
 pub(super) fn is_borrowed(demanding: &BTreeSet<String>, server: &str, identity: Identity) -> bool {
     identity != Identity::Declared && demanding.contains(server)
-}
-
-/// A rule on tools, compiled.
-#[derive(Clone, Debug)]
-pub(super) struct CompiledRule {
-    pub(super) server: NameGlob,
-    tool: NameGlob,
-    /// 64 hexadecimal digits.
-    pub(super) hash: Option<String>,
-}
-
-impl CompiledRule {
-    pub(super) fn names(&self, server: &str, tool: &str) -> bool {
-        self.tool.matches(tool) && self.server.matches(server)
-    }
-
-    /// Whether it is on this definition.
-    pub(super) fn holds(&self, known: Option<&ToolFacts>) -> bool {
-        self.hash.as_deref().is_none_or(|hash| known.is_some_and(|tool| tool.hash.eq_ignore_ascii_case(hash)))
-    }
-
-    pub(super) fn matches(&self, server: &str, tool: &str, known: Option<&ToolFacts>) -> bool {
-        self.names(server, tool) && self.holds(known)
-    }
-
-    /// Whether this rule that allows is more than an exception to everything: what `deny` denies with a bare `*` it
-    /// names. What is denied of a server by its name, only a rule of a server allows.
-    pub(super) fn beats(&self, deny: &Self) -> bool {
-        let by_server = !self.server.is_any();
-        let by_tool = !self.tool.is_any() && (by_server || deny.server.is_any());
-        deny.tool.is_any() && (by_tool || by_server && deny.server.is_any())
-    }
-
-    pub(super) fn describe(&self) -> String {
-        format!("{}:{}", self.server.as_str(), self.tool.as_str())
-    }
-}
-
-/// Rules on tools.
-pub(super) fn tool_rules(rules: &[ToolRule], case_sensitive: bool) -> Result<Vec<CompiledRule>, GlobError> {
-    let compile = |rule: &ToolRule| {
-        Ok(CompiledRule {
-            server: rule.server.compile(case_sensitive)?,
-            tool: rule.tool.compile(case_sensitive)?,
-            hash: rule.content_hash.as_ref().map(|hash| hash.digits().to_owned()),
-        })
-    };
-    rules.iter().map(compile).collect()
 }
 
 /// What an entry of `servers:` says, compiled.

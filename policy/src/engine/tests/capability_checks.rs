@@ -12,7 +12,7 @@ fn decided(yaml: &str, admin_token: bool, executable: &str, tool: &str) -> Strin
             User::Id(uid) => *uid,
             User::Name(name) => panic!("{name}"),
         });
-        SessionRule::new(entry, uid, admin_token && entry.admin_token_file.is_some()).unwrap()
+        SessionRule::new(entry, true, uid, admin_token && entry.admin_token_file.is_some()).unwrap()
     };
     let rules = config.sessions.iter().map(rule).collect();
     let mut bench = Bench::new();
@@ -104,7 +104,7 @@ fn policy_query_uses_catch_all_session_entry() {
         let (config, _) = config::parse(yaml.as_bytes()).unwrap();
         let rule = |entry: &config::Session| {
             let uid = entry.matches.uid.as_ref().map(|_| 0);
-            SessionRule::new(entry, uid, false).unwrap()
+            SessionRule::new(entry, true, uid, false).unwrap()
         };
         let rules = config.sessions.iter().map(rule).collect();
         let mut judge = Judge::new(&config, rules, &inspect::DETECTOR).unwrap();

@@ -180,6 +180,15 @@ fn policy(dice: &mut Dice) -> String {
     }
     if dice.one_in(4) {
         all["sessions"] = json!([{ "mode": dice.pick(&["planning", "execution"]), "policy_blacklist": [dice.pick(&TAGS)] }]);
+        if dice.one_in(2) {
+            all["sessions"][0]["denied_tools"] = json!(rules(dice, 2));
+        }
+        if dice.one_in(3) {
+            all["sessions"][0]["allowed_tools"] = json!(rules(dice, 3));
+        }
+        if dice.one_in(6) {
+            all["sessions"][0]["denied_servers"] = json!([dice.pick(&SERVERS)]);
+        }
     }
     all["guards"] = json!(guards);
     all.to_string()
@@ -188,8 +197,11 @@ fn policy(dice: &mut Dice) -> String {
 /// An engine with this policy, and a server that has listed some tools or none.
 fn engine(dice: &mut Dice, yaml: &str) -> (Bench, config::Config) {
     let (config, _) = config::parse(yaml.as_bytes()).unwrap_or_else(|error| panic!("{yaml}: {error:?}"));
-    let sessions =
-        config.sessions.iter().map(|entry| SessionRule::new(entry, None, false).unwrap()).collect();
+    let sessions = config
+        .sessions
+        .iter()
+        .map(|entry| SessionRule::new(entry, config.policy.case_sensitive, None, false).unwrap())
+        .collect();
     let mut bench = Bench::judged(&config, sessions);
     bench.server(1, 5, "files", 9);
     if !dice.one_in(4) {

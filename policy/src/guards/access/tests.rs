@@ -330,3 +330,32 @@ fn truncated_name_cannot_evade_deny_rules() {
         assert_eq!(decided, expected, "{rules} {name}");
     }
 }
+
+/// The lists of a client's profile, a call, and its decision under a policy without lists.
+#[test]
+fn profile_restricts_servers_and_tools_of_its_client() {
+    let cases = [
+        ("", "files", "read", "allow"),
+        ("allowed_servers: [files]", "files", "read", "allow"),
+        ("allowed_servers: [files]", "mail", "read", "server_not_allowed"),
+        ("denied_servers: ['ma*']", "mail", "read", "server_denied"),
+        ("denied_servers: ['*'], allowed_servers: [files]", "files", "read", "allow"),
+        ("allowed_tools: ['read*']", "files", "read", "allow"),
+        ("allowed_tools: ['read*']", "files", "write", "tool_not_allowed"),
+        ("allowed_tools: ['mail:*']", "files", "read", "tool_not_allowed"),
+        ("denied_tools: ['files:write']", "files", "write", "tool_denied"),
+        ("denied_tools: ['files:write']", "mail", "write", "allow"),
+        ("denied_tools: ['*'], allowed_tools: [read]", "files", "read", "allow"),
+        ("denied_tools: ['*'], allowed_tools: [read]", "files", "write", "tool_denied"),
+    ];
+    for (lists, server, tool, expected) in cases {
+        let yaml = format!("sessions: [{{ name: nightly, {lists} }}]");
+        let (config, _) = crate::config::parse(yaml.as_bytes()).unwrap();
+        let rule = crate::guards::SessionRule::new(&config.sessions[0], true, None, false).unwrap();
+        let rules = crate::guards::SessionRules::from(vec![rule]);
+        let mut world = World::server(server).with(ToolFacts { name: tool.into(), ..ToolFacts::default() });
+        world.profile = rules.profile(Some(0)).clone();
+        let said = decide(&mut guards(&config), &world, tool, at(0.0));
+        assert!(said.ends_with(expected), "{lists} {server} {tool}: {said}");
+    }
+}
