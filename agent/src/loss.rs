@@ -167,6 +167,10 @@ pub const WATCHED: &[(&str, &str)] = &[
         "external_guards_judged_forgotten",
         "definitions that guards that others wrote judged, and will be asked about again",
     ),
+    (
+        "external_denials_folded",
+        "servers with too many denials of one guard that others wrote: all of them is denied",
+    ),
     ("external_denials_displaced", "denials of guards that others wrote, for newer ones"),
     ("cross_server_sessions_evicted", "too many sessions at once: cross-server rules forgot the oldest"),
     ("cross_server_records_dropped", "too many calls in one session: cross-server rules forgot the oldest"),

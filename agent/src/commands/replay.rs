@@ -2,11 +2,13 @@
 //! what a line is. The same input gives the same bytes: nothing is read but the input, the configuration and what that
 //! names.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{BufRead, BufWriter, Write};
 
 use anyhow::{Context as _, Result};
 use mcpwarden_policy::replay::{GuardAnswer, Replay};
+use mcpwarden_policy::terms::contract::GuardFailure;
 use mcpwarden_policy::{GuardQuestion, Output};
 use serde_json::json;
 
@@ -26,6 +28,7 @@ pub fn run(options: &ReplayOptions) -> Result<()> {
     let engine = config::engine(&source, [0; 32], options.verbose, options.show_payloads)?;
     let (name, input) = lines::open(&options.file)?;
     let stdout = BufWriter::new(std::io::stdout().lock());
+    let failed: RefCell<Option<std::io::Error>> = RefCell::new(None);
     let mut replay = Replay::new(engine);
     if options.guards == ReplayGuards::Live {
         let externals = config::externals(&source, None)?;
@@ -37,16 +40,24 @@ pub fn run(options: &ReplayOptions) -> Result<()> {
             None => None,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let failed = &failed;
         replay = replay.with_guards(Box::new(move |question| {
             let answer = ask(&externals, &runtime, question)?;
-            if let Some(file) = &mut answers {
-                // The answer is the same whether it is kept or not; what was not written is noticed when it is read.
-                let _ = writeln!(file, "{}", line_of(question, &answer)).and_then(|()| file.flush());
+            // What was not even asked is asked again in another replay.
+            if let (Some(file), false) = (&mut answers, matches!(answer, Err(GuardFailure::Refused(_)))) {
+                let written = writeln!(file, "{}", line_of(question, &answer)).and_then(|()| file.flush());
+                if let Err(error) = written {
+                    failed.borrow_mut().get_or_insert(error);
+                }
             }
             Some(answer)
         }));
     }
-    Printer::new(options.output.format(), stdout).run(replay, &name, input)
+    Printer::new(options.output.format(), stdout).run(replay, &name, input)?;
+    match failed.take() {
+        Some(error) => Err(error).context("cannot write the answers"),
+        None => Ok(()),
+    }
 }
 
 /// Asks a guard that others wrote; `None`: there is none of this name.

@@ -19,8 +19,8 @@ const MAX_COMPONENT_BYTES: u64 = 64 << 20;
 const CACHE: &str = "guards";
 /// Requests to a service under way, within a second, and at once before that counts: a client's burst is no fault of the service.
 const AT_ONCE: usize = 8;
-const RATE: u32 = 1_000;
-const BURST: u32 = 2_000;
+const RATE: u32 = 10_000;
+const BURST: u32 = 100_000;
 
 /// Loads the guards that others wrote. `state_dir`: where compiled components are kept; `None`: nowhere.
 ///

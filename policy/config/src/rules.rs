@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mcpwarden_terms::GuardKind;
+use mcpwarden_terms::{GuardKind, Phase};
 
 use super::tree::Node;
 use super::written::locate;
@@ -160,6 +160,11 @@ fn external_guards(config: &Config, add: &mut impl FnMut(Vec<Step>, String)) {
         if settings.client_certificate_file.is_some() != settings.client_key_file.is_some() {
             let message = "`client_certificate_file` and `client_key_file` need each other";
             add(steps!["guards", index, "config", "client_key_file"], message.into());
+        }
+        let lists = guard.runs_on.as_ref().is_none_or(|phases| phases.contains(&Phase::ToolsList));
+        if guard.holds_tools() && !lists {
+            let message = "it holds nothing without `tools_list` in `runs_on`: no definition is judged";
+            add(steps!["guards", index, "config", "hold_until_judged"], message.into());
         }
         if let Some(phase) = guard.runs_on.iter().flatten().find(|phase| !guard.kind.judges(**phase)) {
             let message = format!("a guard of this kind is not asked in the phase `{}`", phase.name());

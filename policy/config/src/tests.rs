@@ -59,6 +59,10 @@ fn guards_that_others_wrote_need_their_keys() {
             &[("", "there is a `token_file`")],
         ),
         (
+            "guards: [{ kind: http, runs_on: [tool_invoke], config: { url: 'https://x.example/', hold_until_judged: true } }]",
+            &[("", "without `tools_list` in `runs_on`")],
+        ),
+        (
             "guards: [{ kind: http, config: { url: 'https://x.example/', client_key_file: /a } }]",
             &[("", "need each other")],
         ),

@@ -75,10 +75,6 @@ impl Connections {
         self.all.values()
     }
 
-    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
-        self.all.values_mut()
-    }
-
     /// Those of servers that run.
     pub(super) fn servers(&self) -> impl Iterator<Item = &Connection> {
         self.values().filter(|one| matches!(one.stage, Stage::Server))

@@ -248,6 +248,11 @@ impl Evaluator {
         if let Some(tool) = tool {
             self.recall_tool(cx, scope, tool);
         }
+        if let Some(tool) = tool.filter(|_| self.judge.external.iter().any(|guard| guard.holds)) {
+            let connection = cx.connections.get_mut(scope.connection)?;
+            let holders = connection.tool(tool).map(|facts| self.holders(connection, scope.owner, facts));
+            connection.set_unjudged(tool, holders.unwrap_or_default());
+        }
         let (judge, names) = (&mut self.judge, self.sessions.get(&scope.session));
         let connection = cx.connections.get_mut(scope.connection)?;
         let (identity, adopted, since) = (connection.identity(), connection.adopted, connection.since);
@@ -287,7 +292,7 @@ impl Evaluator {
             ahead: cx.ahead.as_deref(),
             profile: &judge.sessions.profile_of(&scope.session, session),
             block: judge.blocks.of_any((&scope.server, connection.also()), &scope.session),
-            standing: &judge.denials.of(&scope.server, connection.also(), &scope.session),
+            standing: &judge.denials.of(&scope.server, connection.also(), (&scope.session, scope.owner)),
             metadata: &connection.metadata,
         };
         Some(ask(&mut judge.executor, &facts))

@@ -71,11 +71,11 @@ impl Asker {
         let mut patterns: Vec<String> = globs.map(|(_, tool)| tool.expression()).collect();
         patterns.sort_unstable();
         patterns.dedup();
-        let mut names: BTreeSet<&str> =
-            subject.standing.iter().filter_map(|denial| denial.subject.tool()).collect();
-        if !crowded {
-            names.extend(subject.tools.keys().map(|name| &**name));
+        if crowded {
+            return patterns;
         }
+        let denied = subject.standing.iter().filter_map(|denial| denial.subject.tool());
+        let mut names: BTreeSet<&str> = denied.chain(subject.tools.keys().map(|name| &**name)).collect();
         // Longer names are told nothing of, known or not.
         names.retain(|name| name.len() <= usize::from(LONG_NAME_BYTES));
         patterns.extend(names.into_iter().map(regex::escape));

@@ -91,7 +91,11 @@ impl GateCompiler {
             return Err(GateError::Subjects(subjects.len()));
         }
         self.tables += 1;
-        let size = |subject: &GateSubject| subject.tools.keys().map(|name| name.len()).sum::<usize>();
+        let size = |subject: &GateSubject| {
+            let denied = subject.standing.iter().filter_map(|denial| denial.subject.tool());
+            let denied = denied.map(str::len).sum::<usize>();
+            denied + subject.tools.keys().map(|name| name.len()).sum::<usize>()
+        };
         let mut sizes: Vec<(usize, usize)> =
             subjects.iter().map(size).zip(0..).filter(|(size, _)| *size > 0).collect();
         sizes.sort_by_key(|(size, _)| Reverse(*size));

@@ -14,12 +14,17 @@ pub struct StandingDenial {
     pub guard: Arc<GuardName>,
     /// Of which server; `None`: of each that the session has.
     pub server: Option<ServerId>,
-    /// Of which session; `None`: of every one.
+    /// Of which session; `None`: of every one of this user's.
     pub session: Option<SessionId>,
+    /// The user of the client that it was denied to, if known: anybody can call a server so, and what that does is held against
+    /// nobody else's.
+    pub owner: Option<u32>,
     /// Of what.
     pub subject: DeniedSubject,
     /// Until when; `None`: as long as the agent runs.
     pub until: Option<Timestamp>,
+    /// Whether the guard did not say so, but failed.
+    pub is_failure: bool,
     /// What the guard gave as the code.
     pub code: Arc<str>,
     /// What it gave as the reason, for people.
@@ -71,9 +76,14 @@ impl DeniedSubject {
 }
 
 impl StandingDenial {
-    /// Whether it is about this server, by any of its names, and this session.
-    pub fn is_for(&self, server: &ServerId, also: &[ServerId], session: &SessionId) -> bool {
-        self.session.as_ref().is_none_or(|denied| denied == session)
+    /// Whether it is about this server, by any of its names, and this session of a user.
+    pub fn is_for(
+        &self,
+        server: &ServerId,
+        also: &[ServerId],
+        (session, owner): (&SessionId, Option<u32>),
+    ) -> bool {
+        self.session.as_ref().map_or(self.owner == owner, |denied| denied == session)
             && self.server.as_ref().is_none_or(|denied| denied == server || also.contains(denied))
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::rules::globs;
 use super::{allow, deny_with};
-use crate::config::{Config, FailureMode, GuardEntry, Share};
+use crate::config::{Config, FailureMode, GuardEntry, GuardSettings, Share};
 use crate::glob::{GlobError, NameGlob};
 use crate::guard::{Decision, DenialCode, DenialDetails, Facts, Guard, GuardError, Listing, Operation};
 use crate::terms::contract::GuardName;
@@ -41,6 +41,8 @@ pub struct ExternalGuard {
     pub holds: bool,
     /// What it is shown of arguments and results.
     pub share: Share,
+    /// What is asked, and how it is configured itself.
+    judge: GuardSettings,
 }
 
 impl ExternalGuard {
@@ -70,6 +72,14 @@ impl ExternalGuard {
             valid_for: settings.valid_for.map_or(VALID_FOR, |valid_for| valid_for.0),
             holds: settings.hold_until_judged.unwrap_or_default(),
             share,
+            judge: GuardSettings {
+                url: settings.url,
+                module_path: settings.module_path,
+                sha256: settings.sha256,
+                wasm_config: settings.wasm_config,
+                share: Some(share),
+                ..GuardSettings::default()
+            },
         })
     }
 
@@ -77,6 +87,11 @@ impl ExternalGuard {
     pub fn is_asked(&self, phase: Phase, (server, also): (&ServerId, &[ServerId])) -> bool {
         let is_for = |id: &ServerId| self.servers.iter().any(|glob| glob.matches(&id.0));
         self.phases.contains(&phase) && (self.servers.is_empty() || is_for(server) || also.iter().any(is_for))
+    }
+
+    /// Whether another would answer as it does, so that what it judged still counts.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.name, &self.judge) == (&other.name, &other.judge)
     }
 
     /// Whether it holds the tools of a server until it has judged them.
@@ -134,10 +149,12 @@ impl Guard for External {
 }
 
 /// Whether a guard that holds tools has not judged the one that is called. A tool that its server has not listed was judged by
-/// nobody; what was listed before the agent ran is not waited for, since nobody may ever list it again.
+/// nobody. Nothing is waited for of a server that ran before the agent did and has not listed its tools since: it may never do so
+/// again.
 fn is_unjudged(guard: &GuardName, facts: &Facts<'_>) -> bool {
-    match facts.tool {
+    let is_held = match facts.tool {
         Some(tool) => tool.unjudged.iter().any(|name| **name == *guard.name),
-        None => facts.listing != Listing::Unknown,
-    }
+        None => true,
+    };
+    is_held && facts.listing != Listing::Unknown
 }

@@ -171,6 +171,13 @@ pub enum GuardFailure {
     Refused(String),
 }
 
+impl GuardFailure {
+    /// Whether the same question may have an answer later.
+    pub fn may_pass(&self) -> bool {
+        !matches!(self, Self::Limit(_))
+    }
+}
+
 /// A guard that others wrote.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GuardName {

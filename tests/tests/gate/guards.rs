@@ -1,6 +1,6 @@
 //! What guards that others wrote deny is stopped from the next call on.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use mcpwarden_tests::agent::is;
 use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
 use mcpwarden_tests::guard_service::GuardService;
@@ -23,20 +23,22 @@ fn standing_denial_stops_the_next_call() -> Result<()> {
         service.address
     );
     let Some(agent) = agent(test, &config)? else { return Ok(()) };
-    for wiring in WIRINGS {
-        let mut gated = Gated::start(&agent, wiring, &[]).with_context(|| format!("{wiring:?}"))?;
-        ensure!(is_through(&gated.peer.ask(&add(4))?), "{wiring:?}: the call that is judged");
-        let denied = agent.wait_for("the denial", |event| {
-            is(event, "mcp_guard_denied") && event["connection"] == gated.connection
-        })?;
-        ensure!(denied["enforced"] == json!(false), "{wiring:?}: {denied}");
-        let answer = gated.peer.ask(&add(5))?;
-        ensure!(answer["id"] == 5 && answer["error"]["code"] == -32602, "{wiring:?}: {answer}");
-        ensure!(is_through(&gated.peer.ask(&echo(6, "again"))?), "{wiring:?}: another tool");
-        let stopped = gated.call(&agent, 5)?;
-        let found = json!([stopped["tool_name"], stopped["action"], stopped["enforced"], stopped["guard"]]);
-        ensure!(found == json!(["add", "block", true, "http"]), "{wiring:?}: {stopped}");
-    }
+    let mut gated = Gated::start(&agent, WIRINGS[1], &[])?;
+    ensure!(is_through(&gated.peer.ask(&add(4))?), "the call that is judged");
+    let denied = agent.wait_for("the denial", |event| {
+        is(event, "mcp_guard_denied") && event["connection"] == gated.connection
+    })?;
+    ensure!(denied["enforced"] == json!(false), "{denied}");
+    let answer = gated.peer.ask(&add(5))?;
+    ensure!(answer["id"] == 5 && answer["error"]["code"] == -32602, "{answer}");
+    ensure!(is_through(&gated.peer.ask(&echo(6, "again"))?), "another tool");
+    let stopped = gated.call(&agent, 5)?;
+    let found = json!([stopped["tool_name"], stopped["action"], stopped["enforced"], stopped["guard"]]);
+    ensure!(found == json!(["add", "block", true, "http"]), "{stopped}");
+    // The session is the same, and so is the server: the denial holds on another connection.
+    let mut other = Gated::start(&agent, WIRINGS[0], &[])?;
+    let answer = other.peer.ask(&add(7))?;
+    ensure!(answer["error"]["code"] == -32602, "{answer}");
     agent.stop()?;
     Ok(())
 }

@@ -38,6 +38,14 @@ impl Connection {
         self.tools.get(name).or_else(|| self.unlisted.get(name))
     }
 
+    /// The guards that hold a tool until they have judged it.
+    pub(in crate::engine) fn set_unjudged(&mut self, name: &str, holders: Vec<Arc<str>>) {
+        let known = self.tools.get_mut(name).or_else(|| self.unlisted.get_mut(name));
+        if let Some(facts) = known {
+            facts.unjudged = holders;
+        }
+    }
+
     /// Remembers what is known from before of a tool that is not listed.
     pub(in crate::engine) fn know_unlisted(&mut self, facts: ToolFacts) {
         self.tools_bytes += tool_bytes(&facts);

@@ -5,19 +5,20 @@
 
 mod questions;
 mod requests;
+mod retries;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::listing::Entry;
 use super::{Context, Evaluator, Scope, Seen};
 use crate::config::FailureMode;
 use crate::definition::{hex, json_digest};
+use crate::engine::connection::Connection;
 use crate::engine::question::GuardQuestion;
 use crate::engine::recorder::{MAX_NAME_BYTES, clip};
 use crate::engine::timers::Due;
 use crate::event::{Event, EventBody, GuardDenied, GuardFailing, GuardModified, GuardRecovered};
-use crate::guard::{Operation, Verdict};
+use crate::guard::{Operation, ToolFacts, Verdict};
 use crate::guards::{Consequence, ExternalGuard, Subjects, Verdicts, consequence, failure_of};
 use crate::terms::contract::{GuardFailure, GuardOperation, GuardReply, GuardRequest};
 use crate::terms::{Phase, ServerId, Timestamp};
@@ -25,6 +26,7 @@ use questions::{Health, Open};
 use requests::{context, list, operation};
 
 pub(in crate::engine) use questions::Questions;
+pub(in crate::engine) use retries::Retries;
 
 /// Most names of tools in an event.
 const MAX_TOOLS: usize = 64;
@@ -68,38 +70,45 @@ impl Evaluator {
         for guard in guards {
             let tools: Vec<(Arc<str>, Arc<str>)> =
                 entries.iter().map(|entry| (entry.name.as_str().into(), hash(entry))).collect();
-            let is_judged =
-                |(_, hash): &(Arc<str>, Arc<str>)| self.judge.questions.is_judged(&guard.name, hash);
-            let unjudged: Vec<(Arc<str>, Arc<str>)> =
-                tools.iter().filter(|tool| !is_judged(tool)).cloned().collect();
-            if unjudged.is_empty() {
+            let is_judged = |(_, hash): &(Arc<str>, Arc<str>)| {
+                self.judge.questions.judged(&guard.name, (&scope.server, scope.owner), hash) == Some(true)
+            };
+            if tools.iter().all(is_judged) {
                 continue;
             }
             if guard.holds {
-                let name: Arc<str> = guard.name.name.as_str().into();
-                let known = cx.connections.get_mut(scope.connection);
-                let known = known.into_iter().flat_map(|known| known.tools.values_mut());
-                for facts in known {
-                    let is_one =
-                        unjudged.iter().any(|(tool, hash)| *tool == facts.name && *hash == facts.hash);
-                    if is_one && !facts.unjudged.contains(&name) {
-                        facts.unjudged.push(Arc::clone(&name));
-                    }
-                }
                 cx.reporter.gate_is_stale(Some(seen.time));
             }
             let (server, session) = (scope.server.clone(), scope.session.clone());
-            let subjects = Subjects { phase: Phase::ToolsList, server, session, tools, name: "".into() };
+            let owner = scope.owner;
+            let subjects =
+                Subjects { phase: Phase::ToolsList, server, session, owner, tools, name: "".into() };
             let asked = list(entries.iter().map(|entry| (&*entry.name, entry.json)));
             self.ask(cx, scope, seen, &guard, asked, subjects);
         }
     }
 
     /// Those that are asked about a server in a phase.
-    fn asked(&self, cx: &Context<'_>, scope: &Scope, phase: Phase) -> Vec<ExternalGuard> {
+    fn asked(&self, cx: &Context<'_>, scope: &Scope, phase: Phase) -> Vec<Arc<ExternalGuard>> {
         let also: &[ServerId] = cx.connections.get(scope.connection).map_or(&[], |known| known.also());
         let asked = self.judge.external.iter().filter(|guard| guard.is_asked(phase, (&scope.server, also)));
         asked.cloned().collect()
+    }
+
+    /// The guards that hold a tool of a connection until they have judged it, and have not.
+    pub(super) fn holders(
+        &self,
+        connection: &Connection,
+        owner: Option<u32>,
+        tool: &ToolFacts,
+    ) -> Vec<Arc<str>> {
+        let server = connection.server_id();
+        let holds = |guard: &&Arc<ExternalGuard>| {
+            guard.holds_tools_of((&server, connection.also()))
+                && self.judge.questions.judged(&guard.name, (&server, owner), &tool.hash).is_none()
+        };
+        let holders = self.judge.external.iter().filter(holds);
+        holders.map(|guard| guard.name.name.as_str().into()).collect()
     }
 
     fn ask(
@@ -131,13 +140,13 @@ impl Evaluator {
             trace: cx.reporter.trace.clone(),
             asked: seen.now,
         };
-        let questions = &mut self.judge.questions;
+        let (questions, deadline) = (&mut self.judge.questions, open.deadline());
         if questions.is_open(&question.id) {
             return;
         }
         match questions.open(open) {
             Ok(()) => {
-                self.set_timers(cx);
+                cx.timers.set(soon(deadline), Due::Guards);
                 cx.reporter.ask(question);
             }
             Err(open) => {
@@ -150,9 +159,9 @@ impl Evaluator {
 
     /// Has the next of what ends by itself be due.
     fn set_timers(&self, cx: &mut Context<'_>) {
-        let next = [self.judge.questions.next(), self.judge.denials.next()];
+        let next = [self.judge.questions.next(), self.judge.denials.next(), self.judge.retries.next()];
         if let Some(next) = next.into_iter().flatten().min() {
-            cx.timers.set(next, Due::Guards);
+            cx.timers.set(soon(next), Due::Guards);
         }
     }
 
@@ -177,6 +186,7 @@ impl Evaluator {
         if self.judge.denials.expire(now) {
             cx.reporter.gate_is_stale(None);
         }
+        self.ask_again(cx, now);
         self.set_timers(cx);
     }
 
@@ -196,7 +206,8 @@ impl Evaluator {
         let answer = answer.map_err(Clone::clone);
         let consequence = answer.and_then(|reply| consequence(&guard, &open.subjects, reply, now));
         self.report_health(cx, &open, &guard, consequence.as_ref().err(), now);
-        let is_judged = consequence.is_ok();
+        let is_final = consequence.as_ref().is_ok_and(Consequence::is_final);
+        let mut failed = None;
         let counters = &mut self.judge.questions.counters;
         let consequence = match consequence {
             Ok(consequence) => {
@@ -212,7 +223,9 @@ impl Evaluator {
                     GuardFailure::Timeout => counters.timed_out += 1,
                     _ => counters.failed += 1,
                 }
-                failure_of(&guard, &open.subjects, &failure, now)
+                let consequence = failure_of(&guard, &open.subjects, &failure, now);
+                failed = Some(failure);
+                consequence
             }
         };
         match consequence {
@@ -234,15 +247,50 @@ impl Evaluator {
                 report(cx, &open, now, modified);
             }
         }
-        if is_judged {
+        // A guard that fails open has said nothing, and holds nothing.
+        let is_let_go = failed.is_some() && guard.failure_mode == FailureMode::FailOpen;
+        if is_final || is_let_go {
             self.judge.questions.judge(&guard.name, &open.subjects);
+            if guard.holds {
+                cx.reporter.gate_is_stale(None);
+            }
         }
-        if open.subjects.phase == Phase::ToolsList
-            && (is_judged || guard.failure_mode == FailureMode::FailOpen)
-        {
-            self.release(cx, &guard, &open.subjects);
+        if open.subjects.phase == Phase::ToolsList && failed.is_some_and(|failure| failure.may_pass()) {
+            self.retry(cx, open, now);
         }
-        self.set_timers(cx);
+    }
+
+    /// Asks about a list once more, later.
+    fn retry(&mut self, cx: &mut Context<'_>, open: Open, now: Timestamp) {
+        match self.judge.retries.add(open, now) {
+            Some(due) => cx.timers.set(soon(due), Due::Guards),
+            None => self.judge.questions.counters.refused += 1,
+        }
+    }
+
+    /// Asks again about lists of which it is time, unless their server is gone or they were judged since.
+    fn ask_again(&mut self, cx: &mut Context<'_>, now: Timestamp) {
+        while let Some(open) = self.judge.retries.take(now) {
+            let (guard, subjects) = (Arc::clone(&open.question.guard), &open.subjects);
+            let is_known = self.judge.external.iter().any(|known| known.name == guard);
+            let questions = &mut self.judge.questions;
+            let of = (&subjects.server, subjects.owner);
+            let is_judged =
+                subjects.tools.iter().all(|(_, hash)| questions.judged(&guard, of, hash) == Some(true));
+            let is_over = is_judged || cx.connections.get(open.scope.connection).is_none();
+            if is_over || !is_known || questions.is_open(&open.question.id) {
+                continue;
+            }
+            let open = Open { asked: now, ..open };
+            let (question, deadline) = (open.question.clone(), open.deadline());
+            match questions.open(open) {
+                Ok(()) => {
+                    cx.timers.set(soon(deadline), Due::Guards);
+                    cx.reporter.ask(question);
+                }
+                Err(open) => self.retry(cx, *open, now),
+            }
+        }
     }
 
     /// Denies what an answer denies, from now on, and reports it.
@@ -276,24 +324,16 @@ impl Evaluator {
 
     /// Has denials stand. The rest of what is known of them.
     fn stand(&mut self, cx: &mut Context<'_>, mut verdicts: Verdicts) -> Verdicts {
+        if let Some(until) = verdicts.until {
+            cx.timers.set(soon(until), Due::Guards);
+        }
         for denial in std::mem::take(&mut verdicts.denials) {
-            self.judge.denials.add(denial);
+            for displaced in self.judge.denials.add(denial) {
+                self.judge.questions.forget(&displaced);
+            }
         }
         cx.reporter.gate_is_stale(None);
         verdicts
-    }
-
-    /// A guard holds these tools no longer.
-    fn release(&self, cx: &mut Context<'_>, guard: &ExternalGuard, subjects: &Subjects) {
-        if !guard.holds {
-            return;
-        }
-        let hashes: HashSet<&Arc<str>> = subjects.tools.iter().map(|(_, hash)| hash).collect();
-        for connection in cx.connections.values_mut() {
-            let judged = connection.tools.values_mut().filter(|facts| hashes.contains(&facts.hash));
-            judged.for_each(|facts| facts.unjudged.retain(|name| **name != *guard.name.name));
-        }
-        cx.reporter.gate_is_stale(None);
     }
 
     /// Reports that a guard fails, once, and that it answers again.
@@ -317,11 +357,20 @@ impl Evaluator {
                 cx.reporter.emit(Event::agent(now, failing.into()));
             }
             Health::Recovers(failures) => {
+                if self.judge.denials.lift_failures(&guard.name) {
+                    cx.reporter.gate_is_stale(None);
+                }
                 let recovered = GuardRecovered { guard: kind, guard_name, failures };
                 cx.reporter.emit(Event::agent(now, recovered.into()));
             }
         }
     }
+}
+
+/// The next tenth of a second: one timer for all that is due until then.
+fn soon(at: Timestamp) -> Timestamp {
+    const TENTH: u64 = 100_000_000;
+    Timestamp(at.0.div_ceil(TENTH).saturating_mul(TENTH))
 }
 
 /// Reports something about the operation that a question is about.

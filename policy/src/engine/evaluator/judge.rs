@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::external::Questions;
+use super::external::{Questions, Retries};
 use crate::classify::Classifier;
 use crate::config::{Config, Server};
 use crate::detect::{Detector, ToolNames};
@@ -52,11 +52,13 @@ pub struct Judge {
     pub(super) blocks: CallBlocks,
     pub(super) no_names: ToolNames,
     /// Guards that others wrote.
-    pub(super) external: Vec<ExternalGuard>,
+    pub(super) external: Vec<Arc<ExternalGuard>>,
     /// What they deny.
     pub(super) denials: StandingDenials,
     /// What they are asked.
     pub(super) questions: Questions,
+    /// Lists that they have not judged, and when they are asked again.
+    pub(super) retries: Retries,
     approval_timeout: Duration,
 }
 
@@ -81,7 +83,7 @@ impl Judge {
         };
         Ok(Self {
             executor,
-            external: ExternalGuard::all(config)?,
+            external: ExternalGuard::all(config)?.into_iter().map(Arc::new).collect(),
             classifier,
             detector: Some(Arc::clone(detector)),
             standings: config.servers.iter().map(|server| (server.id.clone(), standing(server))).collect(),
@@ -102,11 +104,14 @@ impl Judge {
         self.executor.succeed(before.executor);
         self.sessions.succeed(before.sessions);
         self.blocks = before.blocks;
-        (self.denials, self.questions) = (before.denials, before.questions);
+        (self.denials, self.questions, self.retries) = (before.denials, before.questions, before.retries);
+        // One that is another now judges all anew.
         let external = &self.external;
-        let is_kept = |name: &GuardName| external.iter().any(|guard| *guard.name == *name);
-        self.denials.keep_of(is_kept);
-        self.questions.keep_of(is_kept);
+        let is_known = |name: &GuardName| external.iter().any(|guard| *guard.name == *name);
+        let is_same = |guard: &&Arc<ExternalGuard>| before.external.iter().any(|known| known.is_same(guard));
+        let is_same = |name: &GuardName| external.iter().filter(is_same).any(|guard| *guard.name == *name);
+        self.denials.keep_of(is_same);
+        self.questions.keep_of(is_known, is_same);
     }
 
     /// What an operator blocks of a session's calls to a server.
@@ -151,7 +156,7 @@ impl Judge {
         all.extend(self.executor.bounds());
         let asked = self.questions.counters.to_map().into_iter();
         all.extend(asked.map(|(name, count)| (format!("external_guards_{name}"), count)));
-        all.insert("external_denials_displaced".to_owned(), self.denials.displaced());
+        all.extend(self.denials.counters().map(|(name, count)| (name.to_owned(), count)));
         all
     }
 

@@ -3,8 +3,6 @@
 use super::*;
 use crate::config;
 use crate::guard::DenialCode;
-use crate::guards::StandingDenials;
-use crate::terms::GuardKind;
 use crate::terms::contract::{GuardFailure, GuardOperation, GuardReason, GuardReply};
 
 /// An engine with one such guard, and a server `files` with the tools `a` and `b`, whose list was asked about.
@@ -183,7 +181,7 @@ fn denial_holds_for_what_follows_until_it_ends() {
         call(&mut bench, 6, "a", "{}");
         call(&mut bench, 7, "b", "{}");
         assert_eq!(decisions(&mut bench), expected, "{details}");
-        bench.wait(10_001);
+        bench.wait(10_101);
         call(&mut bench, 8, "a", "{}");
         call(&mut bench, 9, "b", "{}");
         assert_eq!(decisions(&mut bench), ["a allow -", "b allow -"], "{details}");
@@ -270,7 +268,7 @@ fn outage_is_reported_once_and_decides_by_failure_mode() {
         call(&mut bench, 5, "a", "{}");
         assert_eq!(asked(&mut bench).len(), 2);
         // Nobody answers: the engine waits a second longer than the time-out.
-        bench.wait(1_101);
+        bench.wait(1_201);
         let failing = events(&mut bench, "agent_guard_failing");
         assert_eq!(failing.len(), 1, "{failing:?}");
         assert_eq!(
@@ -291,6 +289,39 @@ fn outage_is_reported_once_and_decides_by_failure_mode() {
 }
 
 #[test]
+fn list_that_was_not_judged_is_asked_about_again_while_its_server_runs() {
+    let failed = Err(GuardFailure::Error("down".into()));
+    let limited = Err(GuardFailure::Limit("out of fuel".into()));
+    for (answer, is_gone, expected) in [
+        (failed.as_ref(), false, 1),
+        (failed.as_ref(), true, 0),
+        // It would end in the same way.
+        (limited.as_ref(), false, 0),
+        (Ok(&GuardReply::Allow), false, 0),
+    ] {
+        let (mut bench, listed) = bench("");
+        reply(&mut bench, &listed[0], answer);
+        if is_gone {
+            bench.exit(1, 5, 0);
+            bench.close(1);
+        }
+        bench.wait(29_000);
+        assert!(asked(&mut bench).is_empty());
+        bench.wait(2_000);
+        let again = asked(&mut bench);
+        assert_eq!(again.len(), expected, "{answer:?} {is_gone}");
+        let Some(again) = again.first() else { continue };
+        assert_eq!(again.request, listed[0].request);
+        reply(&mut bench, again, Ok(&deny("")));
+        bench.out.clear();
+        call(&mut bench, 4, "a", "{}");
+        assert_eq!(decisions(&mut bench), ["a block guard_denied"]);
+        bench.wait(120_000);
+        assert!(asked(&mut bench).iter().all(|question| question.request != listed[0].request));
+    }
+}
+
+#[test]
 fn too_many_questions_are_refused_and_counted() {
     let (mut bench, _) = bench("");
     for id in 0..1_100 {
@@ -301,7 +332,7 @@ fn too_many_questions_are_refused_and_counted() {
     }
     let counters = bench.engine.counters_by_name();
     assert!(counters["external_guards_refused"] > 0, "{counters:?}");
-    assert_eq!(counters["external_guards_asked"], 1_024);
+    assert_eq!(counters["external_guards_asked"], 256);
     // By `failure_mode`, calls are denied for a minute then.
     call(&mut bench, 9_000, "a", "{}");
     assert_eq!(decisions(&mut bench).last().map(String::as_str), Some("a block guard_denied"));
@@ -343,18 +374,23 @@ fn answer_that_nobody_waits_for_is_counted() {
 }
 
 #[test]
-fn denials_are_bounded_and_outlive_a_new_configuration() {
+fn denials_outlive_a_new_configuration() {
     let (mut bench, _) = bench("");
     call(&mut bench, 4, "a", "{}");
     let question = asked(&mut bench).remove(0);
     reply(&mut bench, &question, Ok(&deny("")));
-    for (yaml, expected) in [
-        (
-            "{ guards: [{ kind: http, name: g, config: { url: 'https://new.example/' } }] }",
-            "a block guard_denied",
-        ),
-        ("{ guards: [{ kind: http, name: h, config: { url: 'https://x.example/' } }] }", "a allow -"),
+    let (old, new) = ("https://x.example/", "https://new.example/");
+    for (name, timeout, url, expected) in [
+        ("g", 50, old, "a block guard_denied"),
+        ("g", 70, old, "a block guard_denied"),
+        // Another service has not denied it, and what one denied is denied by none of that name any longer.
+        ("g", 70, new, "a allow -"),
+        ("g", 70, old, "a allow -"),
+        ("h", 70, old, "a allow -"),
     ] {
+        let yaml = format!(
+            "{{ guards: [{{ kind: http, name: {name}, timeout_ms: {timeout}, config: {{ url: '{url}', share: full }} }}] }}"
+        );
         let (config, _) = config::parse(yaml.as_bytes()).unwrap();
         let judge = Judge::new(&config, Vec::new(), &inspect::DETECTOR).unwrap();
         let settings = bench.engine.config.clone();
@@ -363,19 +399,41 @@ fn denials_are_bounded_and_outlive_a_new_configuration() {
         call(&mut bench, 5, "a", "{}");
         assert_eq!(decisions(&mut bench), [expected]);
     }
-    let mut denials = StandingDenials::default();
-    let guard = Arc::new(crate::terms::contract::GuardName { kind: GuardKind::Http, name: "g".into() });
-    for number in 0..5_000 {
-        denials.add(crate::guard::StandingDenial {
-            guard: Arc::clone(&guard),
-            server: None,
-            session: None,
-            subject: crate::guard::external::DeniedSubject::Tool(number.to_string().into()),
-            until: None,
-            code: "c".into(),
-            message: "m".into(),
-        });
-    }
-    assert_eq!((denials.count(), denials.displaced()), (4_096, 904));
     assert_eq!(DenialCode::GuardDenied.name(), "guard_denied");
+}
+
+#[test]
+fn tools_that_another_service_judged_are_not_held_but_judged_anew() {
+    let (mut bench, listed) = bench(", hold_until_judged: true");
+    reply(&mut bench, &listed[0], Ok(&GuardReply::Allow));
+    for (url, questions) in [("https://x.example/", 0), ("https://new.example/", 1)] {
+        let yaml = format!(
+            "{{ guards: [{{ kind: http, name: g, runs_on: [tools_list], config: {{ url: '{url}', share: full, hold_until_judged: true }} }}] }}"
+        );
+        let (config, _) = config::parse(yaml.as_bytes()).unwrap();
+        let judge = Judge::new(&config, Vec::new(), &inspect::DETECTOR).unwrap();
+        let settings = bench.engine.config.clone();
+        bench.engine.configure(settings, judge);
+        bench.out.clear();
+        call(&mut bench, 5, "a", "{}");
+        assert_eq!(decisions(&mut bench), ["a allow -"], "{url}");
+        list(
+            &mut bench,
+            6,
+            r#"{"name":"a","description":"reads","inputSchema":{"type":"object"}},{"name":"b"}"#,
+        );
+        assert_eq!(asked(&mut bench).len(), questions, "{url}");
+    }
+}
+
+#[test]
+fn definition_is_judged_anew_of_another_server() {
+    let (mut bench, listed) = bench("");
+    reply(&mut bench, &listed[0], Ok(&deny("")));
+    bench.server(2, 6, "other", 9);
+    bench.c2s(2, r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#);
+    bench.s2c(2, &answer(3, r#"{"tools":[{"name":"b"}]}"#));
+    let again = asked(&mut bench);
+    assert_eq!(again.len(), 1);
+    assert_eq!(&*again[0].request.context.server_name, "other");
 }

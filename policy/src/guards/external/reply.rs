@@ -30,10 +30,22 @@ pub struct Subjects {
     pub server: ServerId,
     /// Of which session.
     pub session: SessionId,
+    /// Of which user, if known.
+    pub owner: Option<u32>,
     /// The tools that are listed, each with the hash of its definition; or the one that is called, without.
     pub tools: Vec<(Arc<str>, Arc<str>)>,
     /// The prompt or the address of the resource; empty where it is about tools.
     pub name: Arc<str>,
+}
+
+impl Consequence {
+    /// Whether it says for good what holds of the definitions that were listed, so that the guard need not be asked about them again.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Nothing | Self::Modify { .. } => true,
+            Self::Deny(verdicts) => verdicts.scope == DenialScope::Definition && verdicts.until.is_none(),
+        }
+    }
 }
 
 /// What follows from an answer.
@@ -86,7 +98,7 @@ pub fn consequence(
     match reply {
         GuardReply::Allow => Ok(Consequence::Nothing),
         GuardReply::Deny { reason } => Ok(Consequence::Deny(denied(guard, subjects, reason, now))),
-        GuardReply::Modify { action } => modified(guard, subjects, action, now),
+        GuardReply::Modify { action } => modified(guard, subjects, action),
     }
 }
 
@@ -109,6 +121,7 @@ pub fn failed(
         message: clipped(&format!("the guard failed, which denies: {failure}"), MAX_MESSAGE_BYTES),
         scope: DenialScope::of(subjects.phase),
         until: Some(now.after(FAILED_FOR)),
+        is_failure: true,
     };
     Consequence::Deny(made.of(guard, subjects, |_| true))
 }
@@ -127,6 +140,7 @@ fn denied(guard: &ExternalGuard, subjects: &Subjects, reason: &GuardReason, now:
             Some(valid_for) => Some(now.after(valid_for)),
             None => (!for_good).then(|| now.after(guard.valid_for)),
         },
+        is_failure: false,
     };
     let named: Option<BTreeSet<&str>> = details
         .get("tools")
@@ -155,12 +169,7 @@ fn duration(value: &Value) -> Option<Duration> {
     Some(given.min(LONGEST))
 }
 
-fn modified(
-    guard: &ExternalGuard,
-    subjects: &Subjects,
-    action: &str,
-    now: Timestamp,
-) -> Result<Consequence, GuardFailure> {
+fn modified(guard: &ExternalGuard, subjects: &Subjects, action: &str) -> Result<Consequence, GuardFailure> {
     let wrong = |what: &str| GuardFailure::Error(format!("the action of its answer {what}"));
     let action: Value = serde_json::from_str(action).map_err(|_| wrong("is no JSON"))?;
     let kind = action.get("type").and_then(Value::as_str).ok_or_else(|| wrong("has no `type`"))?;
@@ -175,8 +184,8 @@ fn modified(
                 message: "the guard leaves the tool out of the list".into(),
                 scope: DenialScope::Definition,
                 until: None,
+                is_failure: false,
             };
-            let _ = now;
             let denied = made.of(guard, subjects, |tool| !kept.contains(tool));
             (format!("{} tools are left out", denied.tools.len()), true, Some(denied))
         }
@@ -200,12 +209,13 @@ struct Made {
     message: Arc<str>,
     scope: DenialScope,
     until: Option<Timestamp>,
+    is_failure: bool,
 }
 
 impl Made {
     /// Denials of what was asked about; of a list those of tools that are `meant`.
     fn of(self, guard: &ExternalGuard, subjects: &Subjects, meant: impl Fn(&str) -> bool) -> Verdicts {
-        let Self { code, message, scope, until } = self;
+        let Self { code, message, scope, until, is_failure } = self;
         let server = (scope != DenialScope::Session).then(|| subjects.server.clone());
         let of_session = !matches!(scope, DenialScope::Definition | DenialScope::Tool | DenialScope::Server);
         let session = of_session.then(|| subjects.session.clone());
@@ -232,8 +242,10 @@ impl Made {
             guard: Arc::clone(&guard.name),
             server: server.clone(),
             session: session.clone(),
+            owner: subjects.owner,
             subject,
             until,
+            is_failure,
             code: Arc::clone(&code),
             message: Arc::clone(&message),
         });

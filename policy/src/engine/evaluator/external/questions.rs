@@ -1,6 +1,6 @@
 //! The questions that guards others wrote have not answered, and which of these guards fail.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,15 +9,20 @@ use serde_json::Value;
 use super::super::Scope;
 use crate::engine::question::GuardQuestion;
 use crate::event::Trace;
+use crate::guard::StandingDenial;
+use crate::guard::external::DeniedSubject;
 use crate::guards::Subjects;
 use crate::terms::contract::GuardName;
-use crate::terms::{Phase, Timestamp};
+use crate::terms::{Phase, ServerId, Timestamp};
 use mcpwarden_terms::counters;
 
 /// Most questions that are open at once, of all guards.
 const MOST_OPEN: usize = 1_024;
 /// Most bytes of their requests.
 const MOST_BYTES: usize = 32 << 20;
+/// Those of one user: a flood of calls must not keep others' from being judged.
+const MOST_OF_USER: usize = 256;
+const MOST_BYTES_OF_USER: usize = 8 << 20;
 /// Largest of them. Bytes.
 const MOST_REQUEST: usize = 4 << 20;
 /// Most definitions of which it is known that a guard judged them, of all guards.
@@ -48,7 +53,7 @@ counters! { QuestionCounters {
 
 /// A question that is open.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(in crate::engine) struct Open {
     pub(super) question: GuardQuestion,
     pub(super) subjects: Subjects,
     pub(super) scope: Scope,
@@ -58,7 +63,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    fn deadline(&self) -> Timestamp {
+    pub(super) fn deadline(&self) -> Timestamp {
         self.asked.after(self.question.timeout + GRACE)
     }
 }
@@ -74,14 +79,20 @@ pub(super) enum Health {
     Same,
 }
 
+/// What was judged: by which guard, of which server, for which user, the hash of the definition. What is denied of one server is judged anew of another.
+type Judged = (Arc<GuardName>, ServerId, Option<u32>, Arc<str>);
+
 /// The questions, and what is known by their answers.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Questions {
     open: BTreeMap<Arc<str>, Open>,
     bytes: usize,
-    judged: HashSet<(Arc<GuardName>, Arc<str>)>,
+    /// Of each user who has some: how many, and their bytes.
+    users: BTreeMap<Option<u32>, (usize, usize)>,
+    /// Whether by the guard as it is configured now.
+    judged: HashMap<Judged, bool>,
     /// The same, oldest first.
-    judged_order: VecDeque<(Arc<GuardName>, Arc<str>)>,
+    judged_order: VecDeque<Judged>,
     /// Guards that fail, and how often in a row.
     failing: BTreeMap<Arc<GuardName>, u64>,
     pub(in crate::engine) counters: QuestionCounters,
@@ -94,12 +105,17 @@ impl Questions {
     /// There is no room: the question comes back. It is counted.
     pub(super) fn open(&mut self, open: Open) -> Result<(), Box<Open>> {
         let bytes = open.question.request.operation.bytes();
-        if bytes > MOST_REQUEST || self.open.len() >= MOST_OPEN || self.bytes + bytes > MOST_BYTES {
+        let owner = open.scope.owner;
+        let of_user = self.users.get(&owner).copied().unwrap_or_default();
+        let is_user_full = of_user.0 >= MOST_OF_USER || of_user.1 + bytes > MOST_BYTES_OF_USER;
+        let is_full = self.open.len() >= MOST_OPEN || self.bytes + bytes > MOST_BYTES;
+        if bytes > MOST_REQUEST || is_user_full || is_full {
             self.counters.refused += 1;
             return Err(Box::new(open));
         }
         self.counters.asked += 1;
         self.bytes += bytes;
+        self.users.insert(owner, (of_user.0 + 1, of_user.1 + bytes));
         self.open.insert(Arc::clone(&open.question.id), open);
         Ok(())
     }
@@ -113,7 +129,14 @@ impl Questions {
     pub(super) fn take(&mut self, id: &str) -> Option<Open> {
         let open = self.open.remove(id);
         match &open {
-            Some(open) => self.bytes -= open.question.request.operation.bytes(),
+            Some(open) => {
+                let bytes = open.question.request.operation.bytes();
+                self.bytes -= bytes;
+                if let Some((count, of_user)) = self.users.get_mut(&open.scope.owner) {
+                    (*count, *of_user) = (*count - 1, *of_user - bytes);
+                }
+                self.users.retain(|_, (count, _)| *count > 0);
+            }
             None => self.counters.unexpected += 1,
         }
         open
@@ -130,18 +153,34 @@ impl Questions {
         self.open.values().map(Open::deadline).min()
     }
 
-    /// Gives up those to guards that are configured no more, and what these judged.
-    pub(in crate::engine) fn keep_of(&mut self, is_kept: impl Fn(&GuardName) -> bool) {
-        self.open.retain(|_, open| is_kept(&open.question.guard));
-        self.bytes = self.open.values().map(|open| open.question.request.operation.bytes()).sum();
-        self.judged.retain(|(guard, _)| is_kept(guard));
-        self.judged_order.retain(|(guard, _)| is_kept(guard));
-        self.failing.retain(|guard, _| is_kept(guard));
+    /// Gives up those to guards that are configured no more, and what these judged. What a guard judged that is another
+    /// now (`is_same` is false) is asked about again, but not held until then.
+    pub(in crate::engine) fn keep_of(
+        &mut self,
+        is_known: impl Fn(&GuardName) -> bool,
+        is_same: impl Fn(&GuardName) -> bool,
+    ) {
+        let gone = self.open.iter().filter(|(_, open)| !is_same(&open.question.guard));
+        let gone: Vec<Arc<str>> = gone.map(|(id, _)| Arc::clone(id)).collect();
+        for id in gone {
+            self.take(&id);
+        }
+        self.judged.retain(|(guard, ..), is_current| {
+            *is_current &= is_same(guard);
+            is_known(guard)
+        });
+        self.judged_order.retain(|(guard, ..)| is_known(guard));
+        self.failing.retain(|guard, _| is_same(guard));
     }
 
-    /// Whether a guard has judged a definition.
-    pub(super) fn is_judged(&self, guard: &Arc<GuardName>, hash: &Arc<str>) -> bool {
-        self.judged.contains(&(Arc::clone(guard), Arc::clone(hash)))
+    /// Whether a guard has judged a definition of a server. `None`: it has not; `Some(false)`: not as it is now.
+    pub(super) fn judged(
+        &self,
+        guard: &Arc<GuardName>,
+        (server, owner): (&ServerId, Option<u32>),
+        hash: &Arc<str>,
+    ) -> Option<bool> {
+        self.judged.get(&(Arc::clone(guard), server.clone(), owner, Arc::clone(hash))).copied()
     }
 
     /// A guard has judged these definitions.
@@ -150,17 +189,23 @@ impl Questions {
             return;
         }
         for (_, hash) in &subjects.tools {
-            let one = (Arc::clone(guard), Arc::clone(hash));
-            if !self.judged.insert(one.clone()) {
+            let one = (Arc::clone(guard), subjects.server.clone(), subjects.owner, Arc::clone(hash));
+            if self.judged.insert(one.clone(), true).is_some() {
                 continue;
             }
             self.judged_order.push_back(one);
             if self.judged_order.len() > MOST_JUDGED
                 && let Some(oldest) = self.judged_order.pop_front()
             {
-                self.judged.remove(&oldest);
-                self.counters.judged_forgotten += 1;
+                self.counters.judged_forgotten += u64::from(self.judged.remove(&oldest).is_some());
             }
+        }
+    }
+
+    /// What a denial of a definition said is forgotten: it is asked about again.
+    pub(super) fn forget(&mut self, denial: &StandingDenial) {
+        if let (DeniedSubject::Definition { hash, .. }, Some(server)) = (&denial.subject, &denial.server) {
+            self.judged.remove(&(Arc::clone(&denial.guard), server.clone(), denial.owner, Arc::clone(hash)));
         }
     }
 

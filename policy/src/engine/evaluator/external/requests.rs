@@ -54,7 +54,8 @@ pub(super) fn operation(
     };
     let tools = tools.into_iter().map(|tool| (Arc::from(tool), "".into())).collect();
     let (server, session) = (scope.server.clone(), scope.session.clone());
-    Some((asked, Subjects { phase: operation.phase(), server, session, tools, name: name.into() }))
+    let (phase, owner) = (operation.phase(), scope.owner);
+    Some((asked, Subjects { phase, server, session, owner, tools, name: name.into() }))
 }
 
 /// A page of a list of tools: the name of each, and its definition.

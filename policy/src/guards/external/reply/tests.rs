@@ -20,7 +20,14 @@ fn subjects(phase: Phase) -> Subjects {
     };
     let tools = tools.iter().map(|(tool, hash)| (Arc::from(*tool), Arc::from(*hash))).collect();
     let name = if tools_are_none(phase) { "x" } else { "" };
-    Subjects { phase, server: ServerId("s".into()), session: SessionId("c".into()), tools, name: name.into() }
+    Subjects {
+        phase,
+        server: ServerId("s".into()),
+        session: SessionId("c".into()),
+        owner: None,
+        tools,
+        name: name.into(),
+    }
 }
 
 fn tools_are_none(phase: Phase) -> bool {
