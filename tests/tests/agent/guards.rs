@@ -92,14 +92,18 @@ fn denial_of_a_service_stands_for_the_calls_that_follow() -> Result<()> {
     call(&agent, &mut peer, 6, "send_payment", &json!({}))?;
     agent.wait_for("the recovery", |event| is(event, "agent_guard_recovered") && event["failures"] == 1)?;
     let asked: Vec<Value> = service.asked();
-    let of = |id: u64| asked.iter().find(|request| request["context"]["metadata"]["jsonrpc_id"] == id);
+    // The service is asked about all servers of the host.
+    let of = |id: u64| {
+        let metadata = |request: &&Value| request["context"]["metadata"].clone();
+        let is_it = |of: &Value| of["jsonrpc_id"] == id && of["server"]["pid"] == peer.pid();
+        asked.iter().find(|request| is_it(&metadata(request)))
+    };
     ensure!(of(4).is_none(), "{asked:?}");
     let request = of(3).cloned().unwrap_or_default();
     ensure!(
         request["phase"] == "tool_invoke" && request["operation"]["data"]["tool_name"] == "write_file",
         "{request}"
     );
-    ensure!(request["context"]["metadata"]["server"]["pid"] == peer.pid(), "{request}");
     for (name, least) in [
         ("mcpwarden_guard_answers_total{answer=\"deny\",guard=\"policy\"}", 1.0),
         ("mcpwarden_guard_answers_total{answer=\"error\",guard=\"policy\"}", 1.0),
