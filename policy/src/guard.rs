@@ -5,6 +5,7 @@
 //! something denies, and [`Decision::Modify`] changes what is recorded. Guards that others wrote ([`external`]) answer later: what
 //! they deny stands from then on, and is among the facts.
 
+mod arguments;
 mod denial;
 pub mod external;
 pub(crate) mod rule;
@@ -23,6 +24,8 @@ use crate::event::SessionProfile;
 use crate::terms::{
     Callee, ConnectionId, Detection, Identity, Mode, ServerId, SessionId, Severity, Timestamp,
 };
+pub use arguments::Conditions;
+pub(crate) use arguments::{Call, Purpose};
 pub use denial::{BrokenRule, Denial, DenialCode, DenialDetails, TurnSource};
 pub use external::StandingDenial;
 pub use rule::AccessLists;
@@ -222,6 +225,8 @@ pub struct Facts<'a> {
     pub tool_names: &'a ToolNames,
     /// What was inspected ahead of the message at hand, if that is a long one.
     pub ahead: Option<&'a Ahead>,
+    /// What conditions of rules are asked of.
+    pub conditions: Conditions,
     /// The client's place in the configuration.
     pub profile: &'a Profile,
     /// What an operator blocks of it.
@@ -347,8 +352,8 @@ pub trait Guard: std::fmt::Debug + Send + Any {
 
     /// Why it has no objection to an operation that it has just let through, in words. Asked only where somebody wants to
     /// know.
-    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
-        let _ = (operation, facts);
+    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>, now: Timestamp) -> Option<String> {
+        let _ = (operation, facts, now);
         None
     }
 

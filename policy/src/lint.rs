@@ -85,7 +85,8 @@ fn contradictions(config: &Config) -> Vec<Finding> {
         }
     }
     for (index, rule) in policy.allowed_tools.iter().enumerate() {
-        if policy.denied_tools.iter().any(|denied| denied.server == rule.server && denied.tool == rule.tool) {
+        let is_same = |denied: &ToolRule| denied.server == rule.server && denied.tool == rule.tool;
+        if policy.denied_tools.iter().any(|denied| is_same(denied) && !denied.has_conditions()) {
             let message = format!("{} of {} is in `denied_tools`, too, and denied", rule.tool, rule.server);
             found.push(Finding::new(steps!["policy", "allowed_tools", index], message));
         }
@@ -425,6 +426,14 @@ fn unenforced(config: &Config) -> Vec<Finding> {
     ] {
         if denies {
             add(steps!["policy", key], by_stdio);
+        }
+    }
+    let passes = config.enforcement.undecided == AllowDeny::Allow && !policy.fail_closed;
+    if by_stdio.is_empty() && passes {
+        for (path, _) in config.tool_rules().filter(|(_, rule)| rule.has_conditions()) {
+            let message = "the gate reads no arguments: a call that this rule denies passes, and is reported; with \
+                           `enforcement.undecided: deny`, all calls that it decides about are stopped";
+            add(path, message);
         }
     }
     for (index, entry) in config.sessions.iter().enumerate() {

@@ -73,6 +73,7 @@ fn allowed_call_allocates_nothing() {
             tool: Some(&tool),
             tool_names: &names,
             ahead: None,
+            conditions: mcpwarden_policy::guard::Conditions::OfCall,
             profile: &profile,
             block: None,
             standing: &[],

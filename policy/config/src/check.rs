@@ -260,6 +260,10 @@ impl<'a> Checker<'a> {
     }
 
     fn map(&mut self, schema: &'a Value, node: &mut Node, path: &KeyPath) {
+        let is_empty = matches!(&node.kind, Kind::Map(entries) if entries.is_empty());
+        if is_empty && self.limit(schema, "minProperties").is_some() {
+            return self.wrong(node, path, "it must not be empty".into());
+        }
         let known = self.keyword(schema, "properties").and_then(Value::as_object);
         let others = self.keyword(schema, "additionalProperties");
         // Values of which nothing is said: whoever they are for reads them.

@@ -7,6 +7,8 @@ use mcpwarden_terms::{Hash, RiskLevel, ToolCategory};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::arguments::ArgumentTests;
+use super::expression::Expression;
 use super::values::{Glob, Period};
 
 pub(super) fn seconds(seconds: u64) -> Period {
@@ -125,6 +127,20 @@ pub struct ToolRule {
     /// applies to any definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<Hash>,
+    /// What the arguments of a call must be, by JSON Pointer. The rule applies only to calls of which every test holds.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = { "type": "string", "format": "json-pointer" }))]
+    pub arguments: ArgumentTests,
+    /// A CEL expression over `call`, `tool`, `session` and `time`. The rule applies only to calls for which it is true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<Expression>,
+}
+
+impl ToolRule {
+    /// Whether the rule goes by more than names and definitions.
+    pub fn has_conditions(&self) -> bool {
+        !self.arguments.is_empty() || self.when.is_some()
+    }
 }
 
 /// How a rule on servers may be written.
@@ -160,6 +176,14 @@ enum ToolRuleForm {
         /// The SHA-256 hash of the tool's definition. The rule applies only to this definition. Without this key, the
         /// rule applies to any definition.
         content_hash: Option<Hash>,
+        /// What the arguments of a call must be, by JSON Pointer. The rule applies only to calls of which every test
+        /// holds.
+        #[serde(default)]
+        #[schemars(extend("propertyNames" = { "type": "string", "format": "json-pointer" }))]
+        arguments: ArgumentTests,
+        /// A CEL expression over `call`, `tool`, `session` and `time`. The rule applies only to calls for which it is
+        /// true.
+        when: Option<Expression>,
     },
 }
 
@@ -168,9 +192,11 @@ impl From<ToolRuleForm> for ToolRule {
         match form {
             ToolRuleForm::Short(text) => {
                 let (server, tool) = text.server_and_tool();
-                Self { server, tool, content_hash: None }
+                Self { server, tool, content_hash: None, arguments: ArgumentTests::new(), when: None }
             }
-            ToolRuleForm::Long { server, tool, content_hash } => Self { server, tool, content_hash },
+            ToolRuleForm::Long { server, tool, content_hash, arguments, when } => {
+                Self { server, tool, content_hash, arguments, when }
+            }
         }
     }
 }

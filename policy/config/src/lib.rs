@@ -17,7 +17,9 @@
 //! | `sections`, `inspection`, `judgement`, `guards`, `network`, `host` | the keys |
 
 mod alias;
+mod arguments;
 mod check;
+mod expression;
 mod finding;
 mod guards;
 mod host;
@@ -28,6 +30,7 @@ mod path;
 mod problem;
 mod rules;
 mod sections;
+mod texts;
 mod tree;
 mod values;
 mod written;
@@ -45,6 +48,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use arguments::*;
+pub use expression::Expression;
 pub use finding::Finding;
 pub use guards::*;
 pub use host::*;
@@ -55,6 +60,7 @@ pub use path::{KeyPath, Step};
 pub use problem::{Level, MAX_PROBLEMS, Position, Problem};
 pub use rules::check_ring;
 pub use sections::*;
+pub use texts::{Directory, HostGlob, Pointer};
 pub use tree::MAX_BYTES;
 pub use values::{AbsolutePath, AllowDeny, Bytes, Fingerprint, Glob, HttpUrl, Pattern, Period, SecretFile};
 pub use written::Written;

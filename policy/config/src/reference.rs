@@ -115,6 +115,17 @@ fn reference() -> String {
         text += "| key | what it can be | default | |\n|---|---|---|---|\n";
         rows(section, &all[section], &mut text);
     }
+    let test = &super::schema()["$defs"]["ArgumentTest"];
+    writeln!(text, "\n### `arguments` of a rule on tools\n\n{}\n", described(test)).unwrap();
+    text += "| key | what it can be | default | |\n|---|---|---|---|\n";
+    for (key, schema) in test["properties"].as_object().unwrap() {
+        let kind = match key.as_str() {
+            "not" => "a test".to_owned(),
+            "equal" => "any value, or list of values".to_owned(),
+            _ => kind(schema),
+        };
+        writeln!(text, "| `{key}` | {kind} | `null` | {} |", described(schema)).unwrap();
+    }
     text.push('\n');
     text
 }
@@ -146,7 +157,10 @@ fn rows(path: &str, schema: &Value, text: &mut String) {
             let kind = if below { String::new() } else { kind(schema) };
             writeln!(text, "| `{path}` | {kind} | {default} | {} |", described(schema).replace('|', "\\|"))
                 .unwrap();
-            rows(&path, schema, text);
+            // The tests of arguments, which every rule on tools has, stand in a table of their own.
+            if key != "arguments" {
+                rows(&path, schema, text);
+            }
         }
     }
     for form in target.get("anyOf").and_then(Value::as_array).into_iter().flatten() {

@@ -51,6 +51,11 @@ fn errors(config: &Config) -> Vec<Finding> {
             );
         }
     }
+    for (path, rule) in config.tool_rules() {
+        for (key, why) in arguments::faults(rule) {
+            add([path.clone(), key].concat(), why.to_owned());
+        }
+    }
     if let Err(reason) = check_ring(config.capture.ring_bytes.0) {
         add(steps!["capture", "ring_bytes"], reason);
     }

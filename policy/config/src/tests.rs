@@ -35,6 +35,69 @@ fn empty_configuration_is_valid() {
 }
 
 #[test]
+fn conditions_of_rules_are_checked() {
+    let rule = |rest: &str| format!("policy: {{ denied_tools: [{{ tool: x, {rest} }}] }}");
+    let deep = format!("when: '{}true{}'", "(".repeat(60), ")".repeat(60));
+    let row = format!("when: '1{} > 0'", " + 1".repeat(500));
+    let long = format!("when: \"'{}' == ''\"", "a".repeat(5_000));
+    for (rest, expected) in [
+        (
+            "arguments: { /a/*/b: { equal: [1, x, true], prefix: a, glob: ['*.x', '*.y'], host: 10.0.0.0/8 } }",
+            "",
+        ),
+        (
+            "arguments: { '': { min_length: 2 }, /a: { not: { below: [/srv, .] } }, /b: { min: 0.5, max: 1 } }",
+            "",
+        ),
+        ("arguments: { /a: { equal: { b: { c: [1] } } } }", ""),
+        ("when: 'call.arguments.list.all(x, x < 3) && time.hour < 6'", ""),
+        ("when: 'call.arguments.list.exists(x, x.exists(y, y > 1))'", ""),
+        ("arguments: { a: { equal: 1 } }", "it does not begin with /"),
+        ("arguments: { /a~2: { equal: 1 } }", "`~` is written `~0`"),
+        ("arguments: { /a: {} }", "it must not be empty"),
+        ("arguments: { /a: { not: {} } }", "it must not be empty"),
+        ("arguments: { /a: { min: 2, max: 1 } }", "`min` is above `max`"),
+        ("arguments: { /a: { min_length: 2, max_length: 1 } }", "`min_length` is above `max_length`"),
+        ("arguments: { /a: { below: srv } }", "it does not begin with /, and is not `.`"),
+        ("arguments: { /a: { below: /srv/../etc } }", "it has `..` in it"),
+        ("arguments: { /a: { below: [] } }", "must not be empty"),
+        ("arguments: { /a: { host: 'https://x.example/' } }", "only the host is written"),
+        ("arguments: { /a: { host: 10.0.0.1/8 } }", "has bits set"),
+        ("arguments: { /a: { glob: 'x[' } }", "is not a glob"),
+        ("arguments: { /a: { equals: 1 } }", "did you mean `equal`?"),
+        ("when: 'call.arguments.'", "is not a CEL expression"),
+        ("when: 'calls.tool == 1'", "`calls` is no variable; these are call, tool, session, time"),
+        ("when: 'call.a.exists(x, x == y)'", "`y` is no variable"),
+        ("when: 'call.a.all(x, x.all(y, y.all(z, z)))'", "its loops are nested deeper than 2"),
+        (&deep, "it is nested deeper than 32"),
+        (&row, "in a row"),
+        (&long, "the most is 4096"),
+    ] {
+        let expected: &[(&str, &str)] = if expected.is_empty() { &[] } else { &[("", expected)] };
+        table(&[(&*rule(rest), expected)]);
+    }
+}
+
+/// Expressions at the bounds are read on a thread with little stack.
+#[test]
+fn expressions_at_the_bounds_need_little_stack() {
+    for text in [
+        format!("{}true{}", "(".repeat(31), ")".repeat(31)),
+        format!("{}true", "!".repeat(31)),
+        format!("call{}", ".a".repeat(120)),
+        format!("true{}", " && true".repeat(120)),
+        format!("true{}", " || (true && !false)".repeat(60)),
+        format!("1{} > 0", " + 1".repeat(120)),
+        format!("{}1{}", "true ? (".repeat(15), ") : 1".repeat(15)),
+        format!("{}1{}", "[".repeat(31), "]".repeat(31)),
+    ] {
+        let read = move || text.parse::<Expression>().map(|_| ()).map_err(|error| format!("{text}: {error}"));
+        let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(read).unwrap();
+        thread.join().unwrap().unwrap();
+    }
+}
+
+#[test]
 fn guards_that_others_wrote_need_their_keys() {
     let url = "config: { url: 'https://x.example/' }";
     table(&[

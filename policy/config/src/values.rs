@@ -8,6 +8,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::expression::Expression;
+use super::texts::{Directory, HostGlob, Pointer};
 use mcpwarden_terms::glob::{self, GlobError, NameGlob};
 use mcpwarden_terms::{Address, Hash, Host, as_text, checked_text, hexadecimal};
 
@@ -57,6 +59,18 @@ pub(super) const FORMATS: &[Format] = &[
         check: is::<Fingerprint>,
     },
     Format { name: "http-url", expected: "a URL that begins with http:// or https://", check: is::<HttpUrl> },
+    Format {
+        name: "json-pointer",
+        expected: "a JSON Pointer such as /path or /items/*/url",
+        check: is::<Pointer>,
+    },
+    Format {
+        name: "host-glob",
+        expected: "a host: a glob on names, an IP address or a CIDR block",
+        check: is::<HostGlob>,
+    },
+    Format { name: "directory", expected: "an absolute path of a directory, or `.`", check: is::<Directory> },
+    Format { name: "cel", expected: "a CEL expression", check: is::<Expression> },
     Format { name: "path", expected: "an absolute path", check: is::<AbsolutePath> },
     Format {
         name: "secret-file",

@@ -39,7 +39,7 @@ use super::tasks::Tasks;
 use crate::classify::Told;
 use crate::detect::{DefinitionCache, ToolNames};
 use crate::event::{Detection, Identity};
-use crate::guard::{Facts, Listing, Operation, Refusal, ToolFacts, Trust, Verdict};
+use crate::guard::{Conditions, Facts, Listing, Operation, Refusal, ToolFacts, Trust, Verdict};
 use crate::guards::{Client, Executor, Question};
 use crate::protocol::{members, string};
 use crate::registry::{MemoryStore, Peer, PinKey, Registry, RegistryError, Standing, Store};
@@ -290,6 +290,7 @@ impl Evaluator {
             tool: tool.and_then(|tool| connection.tool(tool)),
             tool_names: names.map_or(&judge.no_names, |names| names),
             ahead: cx.ahead.as_deref(),
+            conditions: Conditions::OfCall,
             profile: &judge.sessions.profile_of(&scope.session, session),
             block: judge.blocks.of_any((&scope.server, connection.also()), &scope.session),
             standing: &judge.denials.of(&scope.server, connection.also(), (&scope.session, scope.owner)),

@@ -16,7 +16,7 @@ use crate::config::{Config, Glob, ToolRule};
 use crate::definition::bounded_name;
 use crate::detect::{Detector, ToolNames};
 use crate::glob::NameGlob;
-use crate::guard::{Facts, Operation, ToolFacts, Verdict};
+use crate::guard::{Conditions, Facts, Operation, ToolFacts, Verdict};
 use crate::guards::{Asked, Executor, Limiter, Question, build};
 use crate::terms::{ConnectionId, GuardKind, Phase, PinState, RiskLevel, SessionId, Timestamp, ToolCategory};
 
@@ -29,6 +29,8 @@ pub(super) struct Asker {
     classifier: Arc<Classifier>,
     /// Globs on names of tools, each with the servers that it is for.
     globs: Vec<(NameGlob, NameGlob)>,
+    /// Whether rules go by the arguments of calls, which the gate does not read.
+    has_conditions: bool,
     limiter: Limiter,
     session: SessionId,
     no_names: ToolNames,
@@ -50,6 +52,7 @@ impl Asker {
             executor,
             classifier: Arc::clone(classifier),
             globs: globs(config)?,
+            has_conditions: config.tool_rules().any(|(_, rule)| rule.has_conditions()),
             limiter,
             session: SessionId("gate".into()),
             no_names: ToolNames::default(),
@@ -92,14 +95,14 @@ impl Asker {
             let verdict = match method {
                 METHOD_PROMPT => {
                     let prompt = Operation::PromptRequest { name: "", arguments: None };
-                    self.ask(subject, &[request("prompts/get"), prompt], None, None)
+                    self.ask(subject, &[request("prompts/get"), prompt], None, Conditions::OfCall, None)
                 }
                 METHOD_RESOURCE => {
                     let resource = Operation::ResourceRequest { uri: "", is_listed: false };
-                    self.ask(subject, &[request("resources/read"), resource], None, None)
+                    self.ask(subject, &[request("resources/read"), resource], None, Conditions::OfCall, None)
                 }
-                METHOD_TOOL => self.ask(subject, &[request("tools/call")], None, None),
-                _ => self.ask(subject, &[request("ping")], None, None),
+                METHOD_TOOL => self.ask(subject, &[request("tools/call")], None, Conditions::OfCall, None),
+                _ => self.ask(subject, &[request("ping")], None, Conditions::OfCall, None),
             };
             *slot = self.outcome(&verdict, Consequences::default())?;
         }
@@ -111,6 +114,9 @@ impl Asker {
         let limit = self.tool_limit(subject, name);
         if let Some(known) = subject.tools.get(name) {
             let consequences = self.consequences(subject, Some(known.category), limit);
+            if self.goes_by_arguments(subject, name, Some(known)) {
+                return self.number(consequences.of(GateVerdict::Undecided, None, "arguments"));
+            }
             return self.called(subject, name, Some(known), consequences);
         }
         let told = self.classifier.given(&subject.server.0, name);
@@ -127,9 +133,17 @@ impl Asker {
             ..ToolFacts::default()
         };
         let bounds = self.classifier.bounds(&subject.server.0, name).map(told);
-        let [least, most] = bounds.map(|facts| self.call(subject, name, Some(&facts), None).denied.is_some());
+        let mut asked = [false; 2];
+        for (facts, is_denied) in bounds.iter().zip(&mut asked) {
+            let conditions = Conditions::Strictest;
+            *is_denied = self.call(subject, name, Some(facts), conditions, None).denied.is_some();
+        }
+        let [least, most] = asked;
         if least != most {
             return self.number(consequences.of(GateVerdict::Undecided, None, "unlisted_tool"));
+        }
+        if self.goes_by_arguments(subject, name, None) {
+            return self.number(consequences.of(GateVerdict::Undecided, None, "arguments"));
         }
         self.called(subject, name, None, consequences)
     }
@@ -138,10 +152,17 @@ impl Asker {
     pub(super) fn name_of_many(&mut self, subject: &GateSubject, name: &str) -> Result<u16, GateError> {
         let harmless = ToolFacts { pin: PinState::Pinned, risk: RiskLevel::Low, ..ToolFacts::default() };
         let consequences = self.consequences(subject, None, self.tool_limit(subject, name));
-        if self.call(subject, name, Some(&harmless), None).denied.is_some() {
+        if self.call(subject, name, Some(&harmless), Conditions::Lenient, None).denied.is_some() {
             return self.called(subject, name, Some(&harmless), consequences);
         }
         self.number(consequences.of(GateVerdict::Undecided, None, "large_listing"))
+    }
+
+    /// Whether arguments decide about a call of a tool.
+    fn goes_by_arguments(&mut self, subject: &GateSubject, name: &str, known: Option<&ToolFacts>) -> bool {
+        self.has_conditions
+            && self.call(subject, name, known, Conditions::Strictest, None).denied.is_some()
+            && self.call(subject, name, known, Conditions::Lenient, None).denied.is_none()
     }
 
     fn call(
@@ -149,13 +170,14 @@ impl Asker {
         subject: &GateSubject,
         tool_name: &str,
         known: Option<&ToolFacts>,
+        conditions: Conditions,
         trace: Option<&mut Vec<Asked>>,
     ) -> Verdict {
         let operations = [
             Operation::Request { method: "tools/call", params: None },
             Operation::ToolInvoke { tool_name, arguments: None },
         ];
-        self.ask(subject, &operations, known, trace)
+        self.ask(subject, &operations, known, conditions, trace)
     }
 
     /// What is said of a call: what a guard does, or what it means for those after it.
@@ -167,7 +189,7 @@ impl Asker {
         consequences: Consequences,
     ) -> Result<u16, GateError> {
         let mut trace = self.is_limited(subject).then(Vec::new);
-        let verdict = self.call(subject, name, known, trace.as_mut());
+        let verdict = self.call(subject, name, known, Conditions::Lenient, trace.as_mut());
         let is_late = verdict.denied.as_ref().is_some_and(|(kind, _)| !kind.is_across_servers());
         let pays = is_late && trace.is_some_and(|trace| self.pays(subject, &trace));
         let consequences = match &verdict.denied {
@@ -194,6 +216,7 @@ impl Asker {
         subject: &GateSubject,
         operations: &[Operation<'_>],
         tool: Option<&ToolFacts>,
+        conditions: Conditions,
         trace: Option<&mut Vec<Asked>>,
     ) -> Verdict {
         let facts = Facts {
@@ -213,6 +236,7 @@ impl Asker {
             tool,
             tool_names: &self.no_names,
             ahead: None,
+            conditions,
             profile: &subject.profile,
             block: subject.block.as_ref(),
             standing: &subject.standing,
@@ -274,7 +298,7 @@ impl Asker {
 
     /// Whether the name of a tool is denied that is too long to be kept, of which nothing else is known.
     pub(super) fn denies_long(&mut self, subject: &GateSubject) -> bool {
-        self.call(subject, &Self::long_name(), None, None).denied.is_some()
+        self.call(subject, &Self::long_name(), None, Conditions::Strictest, None).denied.is_some()
     }
 
     /// What is said of a name that is too long, where this is the worst that is said of any.
@@ -350,20 +374,10 @@ impl GateOutcome {
 
 /// Every glob on names of tools in a configuration, with that of the servers that it is for.
 fn globs(config: &Config) -> Result<Vec<(NameGlob, NameGlob)>, GateError> {
-    let (policy, case) = (&config.policy, config.policy.case_sensitive);
-    let settings = || config.guards.iter().filter_map(|entry| entry.config.as_ref());
-    let lists =
-        [&policy.allowed_tools, &policy.denied_tools, &policy.disabled_tools, &policy.requires_admin_token];
-    let given = settings().flat_map(|given| [&given.allowed_tools, &given.denied_tools, &given.tools]);
-    let rules = lists.into_iter().chain(given.flatten()).flatten();
+    let case = config.policy.case_sensitive;
     let mut globs = Vec::new();
-    for ToolRule { server, tool, .. } in rules {
+    for (_, ToolRule { server, tool, .. }) in config.tool_rules() {
         globs.push((server.compile(case)?, tool.compile(case)?));
-    }
-    for entry in &config.sessions {
-        for ToolRule { server, tool, .. } in entry.allowed_tools.iter().chain(&entry.denied_tools) {
-            globs.push((server.compile(case)?, tool.compile(case)?));
-        }
     }
     for server in &config.servers {
         // Its id is no glob.

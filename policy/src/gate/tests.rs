@@ -168,6 +168,36 @@ fn unlisted_tool_without_override_is_undecided() {
     }
 }
 
+/// The gate reads no arguments: it decides where none of them matter.
+#[test]
+fn calls_that_arguments_decide_about_are_undecided() {
+    let yaml = "{ policy: { denied_tools: [{ tool: 'cond_*', arguments: { /a: { equal: x } } }, { tool: both, when: 'true' },
+        { tool: both }, { server: other, tool: far, when: 'true' }],
+        allowed_tools: [{ tool: only, arguments: { /a: { below: /srv } } }] },
+        cross_server: { enabled: false } }";
+    let listed = [("cond_a", ToolCategory::Read), ("free", ToolCategory::Read)];
+    let table = compile(yaml, &[subject("s", &listed)]).unwrap();
+    for (name, expected) in [
+        ("cond_a", "Undecided - arguments unknown"),
+        ("cond_unlisted", "Undecided - arguments unknown"),
+        ("free", ""),
+        ("both", DENIED),
+        ("far", ""),
+        ("only", ""),
+    ] {
+        assert_eq!(said(&table, 0, name), expected, "{name}");
+    }
+    let allowlist = yaml.replace("policy: {", "policy: { tool_policy: allowlist,");
+    let table = compile(&allowlist, &[subject("s", &listed)]).unwrap();
+    for (name, expected) in [
+        ("only", "Undecided - arguments unknown"),
+        ("free", "Deny tool_access tool_not_allowed unknown"),
+        ("cond_a", "Deny tool_access tool_not_allowed unknown"),
+    ] {
+        assert_eq!(said(&table, 0, name), expected, "{name}");
+    }
+}
+
 /// Categories are for the rules across servers: without them there is nothing to say of what passes, and fewer states.
 #[test]
 fn categories_are_used_by_cross_server_rules_only() {

@@ -3,6 +3,7 @@
 use crate::config::{ServerRule, Session, ToolRule};
 use crate::glob::{GlobError, NameGlob};
 use crate::guard::ToolFacts;
+use crate::guard::arguments::{Call, CompiledConditions, Purpose};
 
 /// A rule on tools, compiled.
 #[derive(Clone, Debug)]
@@ -11,6 +12,8 @@ pub(crate) struct CompiledRule {
     pub(crate) tool: NameGlob,
     /// 64 hexadecimal digits.
     pub(crate) hash: Option<String>,
+    /// What calls must be besides.
+    pub(crate) conditions: CompiledConditions,
 }
 
 impl CompiledRule {
@@ -23,8 +26,13 @@ impl CompiledRule {
         self.hash.as_deref().is_none_or(|hash| known.is_some_and(|tool| tool.hash.eq_ignore_ascii_case(hash)))
     }
 
-    pub(crate) fn matches(&self, server: &str, tool: &str, known: Option<&ToolFacts>) -> bool {
-        self.names(server, tool) && self.holds(known)
+    /// Whether it is on a call of a tool that it names.
+    pub(crate) fn applies(&self, call: &Call<'_>, purpose: Purpose) -> bool {
+        self.holds(call.known()) && self.conditions.apply(call, purpose)
+    }
+
+    pub(crate) fn matches(&self, server: &str, tool: &str, call: &Call<'_>, purpose: Purpose) -> bool {
+        self.names(server, tool) && self.applies(call, purpose)
     }
 
     /// Whether this rule that allows is more than an exception to everything: what `deny` denies with a bare `*` it
@@ -32,11 +40,11 @@ impl CompiledRule {
     pub(crate) fn beats(&self, deny: &Self) -> bool {
         let by_server = !self.server.is_any();
         let by_tool = !self.tool.is_any() && (by_server || deny.server.is_any());
-        deny.tool.is_any() && (by_tool || by_server && deny.server.is_any())
+        deny.tool.is_any() && deny.conditions.is_empty() && (by_tool || by_server && deny.server.is_any())
     }
 
     pub(crate) fn describe(&self) -> String {
-        format!("{}:{}", self.server.as_str(), self.tool.as_str())
+        format!("{}:{}{}", self.server.as_str(), self.tool.as_str(), self.conditions.describe())
     }
 }
 
@@ -47,6 +55,7 @@ pub(crate) fn tool_rules(rules: &[ToolRule], case_sensitive: bool) -> Result<Vec
             server: rule.server.compile(case_sensitive)?,
             tool: rule.tool.compile(case_sensitive)?,
             hash: rule.content_hash.as_ref().map(|hash| hash.digits().to_owned()),
+            conditions: CompiledConditions::new(rule)?,
         })
     };
     rules.iter().map(compile).collect()

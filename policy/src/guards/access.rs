@@ -14,7 +14,9 @@ use crate::classify::Classifier;
 use crate::config::ListMode;
 use crate::definition::is_bounded;
 use crate::glob::NameGlob;
-use crate::guard::{Decision, DenialCode, Facts, Guard, GuardError, Listing, Operation, Refusal};
+use crate::guard::{
+    Call, Decision, DenialCode, Facts, Guard, GuardError, Listing, Operation, Purpose, Refusal,
+};
 use crate::terms::{GuardKind, Identity, ServerId, Timestamp, Trust};
 
 /// `server_access`
@@ -41,7 +43,7 @@ impl Guard for ServerAccess {
         }
     }
 
-    fn why(&self, _: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+    fn why(&self, _: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Option<String> {
         let borrowed = is_borrowed(&self.demanding, &facts.server.0, facts.identity);
         let mut rules = self.allowed.iter().filter(|glob| !borrowed || glob.is_any());
         let rule = rules.find(|glob| glob.matches(&facts.server.0));
@@ -153,12 +155,13 @@ impl<'a> ToolLists<'a> {
     }
 
     /// Why a tool is among what is denied.
-    fn denial(&self, tool: &str, facts: &Facts<'_>) -> Option<(DenialCode, String)> {
-        let (server, known, whose) = (&*facts.server.0, facts.tool, self.whose);
+    fn denial(&self, tool: &str, call: &Call<'_>, facts: &Facts<'_>) -> Option<(DenialCode, String)> {
+        let (server, whose) = (&*facts.server.0, self.whose);
         let denies = |rule: &&CompiledRule| {
-            let is_also = || facts.also.iter().any(|id| rule.matches(&id.0, tool, known));
-            let beaten = |allowed: &CompiledRule| allowed.holds(known) && allowed.beats(rule);
-            (rule.matches(server, tool, known) || !rule.server.is_any() && is_also())
+            let is_also = || facts.also.iter().any(|id| rule.matches(&id.0, tool, call, Purpose::Deny));
+            let beaten =
+                |allowed: &CompiledRule| allowed.beats(rule) && allowed.applies(call, Purpose::Allow);
+            (rule.matches(server, tool, call, Purpose::Deny) || !rule.server.is_any() && is_also())
                 && !self.allows(server, tool).any(beaten)
         };
         let id = || format!("tool '{}' of server '{}'", short(tool), short(server));
@@ -179,10 +182,10 @@ impl<'a> ToolLists<'a> {
     }
 
     /// Why a tool is not among what is allowed, where only that is.
-    fn absence(&self, tool: &str, facts: &Facts<'_>) -> Option<(DenialCode, String)> {
-        let (server, known) = (&*facts.server.0, facts.tool);
-        let is_absent =
-            self.policy == ListMode::Allowlist && !self.allows(server, tool).any(|rule| rule.holds(known));
+    fn absence(&self, tool: &str, call: &Call<'_>, facts: &Facts<'_>) -> Option<(DenialCode, String)> {
+        let server = &*facts.server.0;
+        let is_allowed = |rule: &CompiledRule| rule.applies(call, Purpose::Allow);
+        let is_absent = self.policy == ListMode::Allowlist && !self.allows(server, tool).any(is_allowed);
         let message = || {
             format!(
                 "tool '{}' of server '{}' is not in allowed_tools{}",
@@ -253,7 +256,8 @@ impl Guard for ToolAccess {
         facts: &Facts<'_>,
         now: Timestamp,
     ) -> Result<Decision, GuardError> {
-        let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
+        let Operation::ToolInvoke { tool_name: tool, arguments } = *operation else { return allow() };
+        let call = Call::new(tool, arguments, facts, now);
         let (server, known) = (&*facts.server.0, facts.tool);
         let id = || format!("tool '{}' of server '{}'", short(tool), short(server));
         let borrowed = is_borrowed(&self.demanding, &facts.server.0, facts.identity);
@@ -272,8 +276,8 @@ impl Guard for ToolAccess {
             borrowed,
             whose: &lists.whose,
         });
-        let by_profile = || of_profile.as_ref().and_then(|lists| lists.denial(tool, facts));
-        if let Some((code, message)) = lists.denial(tool, facts).or_else(by_profile) {
+        let by_profile = || of_profile.as_ref().and_then(|lists| lists.denial(tool, &call, facts));
+        if let Some((code, message)) = lists.denial(tool, &call, facts).or_else(by_profile) {
             return deny(code, message);
         }
         if let Some((code, message)) = self.own_denial(tool, facts) {
@@ -284,8 +288,8 @@ impl Guard for ToolAccess {
         if pins.peek().is_some() && !pins.any(|rule| rule.holds(known)) {
             return deny(DenialCode::ToolHashMismatch, format!("{} is not what content_hash says", id()));
         }
-        let by_profile = || of_profile.as_ref().and_then(|lists| lists.absence(tool, facts));
-        if let Some((code, message)) = lists.absence(tool, facts).or_else(by_profile) {
+        let by_profile = || of_profile.as_ref().and_then(|lists| lists.absence(tool, &call, facts));
+        if let Some((code, message)) = lists.absence(tool, &call, facts).or_else(by_profile) {
             return deny(code, message);
         }
         if facts.trust == Trust::Low && !known.is_some_and(|tool| tool.approved) {
@@ -315,11 +319,12 @@ impl Guard for ToolAccess {
         }
     }
 
-    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
-        let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return None };
+    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>, now: Timestamp) -> Option<String> {
+        let Operation::ToolInvoke { tool_name: tool, arguments } = *operation else { return None };
+        let call = Call::new(tool, arguments, facts, now);
         let borrowed = is_borrowed(&self.demanding, &facts.server.0, facts.identity);
         let mut rules = self.allowed.iter().filter(|rule| !borrowed || rule.server.is_any());
-        let rule = rules.find(|rule| rule.matches(&facts.server.0, tool, facts.tool));
+        let rule = rules.find(|rule| rule.matches(&facts.server.0, tool, &call, Purpose::Allow));
         Some(match rule {
             Some(rule) => format!("'{}' of allowed_tools allows it", rule.describe()),
             None => "no rule denies it, and tool_policy is no allowlist".to_owned(),
@@ -327,5 +332,7 @@ impl Guard for ToolAccess {
     }
 }
 
+#[cfg(test)]
+mod argument_tests;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::rules::CompiledRule;
 use super::{allow, deny, short};
 use crate::classify::{Classification, Classifier};
-use crate::guard::{Decision, DenialCode, Facts, Guard, GuardError, Operation};
+use crate::guard::{Call, Decision, DenialCode, Facts, Guard, GuardError, Operation, Purpose};
 use crate::terms::{GuardKind, RiskLevel, Timestamp};
 
 /// One of the six.
@@ -44,11 +44,13 @@ impl Guard for CapabilityCheck {
         &mut self,
         operation: &Operation<'_>,
         facts: &Facts<'_>,
-        _: Timestamp,
+        now: Timestamp,
     ) -> Result<Decision, GuardError> {
-        let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return allow() };
+        let Operation::ToolInvoke { tool_name: tool, arguments } = *operation else { return allow() };
+        let call = Call::new(tool, arguments, facts, now);
         let profile = facts.profile;
-        let is_named = |rule: &CompiledRule| facts.names().any(|name| rule.matches(name, tool, facts.tool));
+        let is_named =
+            |rule: &CompiledRule| facts.names().any(|name| rule.matches(name, tool, &call, Purpose::Deny));
         let listed = || self.tools.iter().any(is_named);
         let id = || format!("tool '{}' of server '{}'", short(tool), short(&facts.server.0));
         match self.kind {
@@ -106,7 +108,7 @@ impl Guard for CapabilityCheck {
         }
     }
 
-    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Option<String> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return None };
         let profile = facts.profile;
         let risk = || format!("its risk is {}", self.told(tool, facts).0.name());

@@ -286,7 +286,7 @@ impl Guard for CrossServer {
         self.sessions.get(session).map(Session::turn)
     }
 
-    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Option<String> {
         let Some(act) = self.act(operation, facts) else {
             return Some("in this phase it neither reads nor sends".to_owned());
         };

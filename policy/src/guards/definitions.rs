@@ -73,7 +73,7 @@ impl Guard for ToolShadowing {
         }
     }
 
-    fn why(&self, _: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+    fn why(&self, _: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Option<String> {
         let shadows = facts.tool.is_some_and(|tool| tool.shadows.is_some());
         let why =
             if shadows { "it is approved" } else { "no other server of the session had its name first" };
@@ -134,7 +134,7 @@ impl Guard for RugPull {
         }
     }
 
-    fn why(&self, _: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+    fn why(&self, _: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Option<String> {
         let why = match facts.tool {
             _ if self.on_change == OnChange::Allow => "on_change is allow",
             Some(tool) if tool.approved => "its definition is approved",
@@ -236,7 +236,7 @@ impl Guard for ToolPoisoning {
         }
     }
 
-    fn why(&self, _: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+    fn why(&self, _: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Option<String> {
         let found = facts.tool.map(|tool| self.counted(&tool.detections));
         Some(match (found, facts.tool) {
             (None, _) => "its definition is not known".to_owned(),

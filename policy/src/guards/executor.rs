@@ -256,7 +256,7 @@ impl Executor {
                     });
                     match applied {
                         Ok(Decision::Allow) => {
-                            let why = || guard.why(&progress.changed.view(operation), facts);
+                            let why = || guard.why(&progress.changed.view(operation), facts, now);
                             note(&mut trace, kind, phase, GuardOutcome::Allow, why);
                         }
                         Ok(Decision::Modify(modification)) => {

@@ -187,7 +187,7 @@ impl Guard for Limiter {
         vec![("rate_buckets_evicted", self.evicted)]
     }
 
-    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>) -> Option<String> {
+    fn why(&self, operation: &Operation<'_>, facts: &Facts<'_>, _: Timestamp) -> Option<String> {
         let Operation::ToolInvoke { tool_name: tool, .. } = *operation else { return None };
         let server = &*facts.server.0;
         let limit = self.server_limit(server);

@@ -9,7 +9,7 @@ use super::*;
 use crate::classify::Classifier;
 use crate::config::{Config, FailureMode, GuardEntry, ListMode, Policy};
 use crate::detect::{DetectConfig, Detector, RuleSet, ToolNames};
-use crate::guard::{Facts, Guard, Listing, Operation, Profile, ToolFacts};
+use crate::guard::{Conditions, Facts, Guard, Listing, Operation, Profile, ToolFacts};
 use crate::terms::{ConnectionId, Identity, Phase, ServerId, SessionId, Timestamp, Trust};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
@@ -102,6 +102,7 @@ impl World {
             tool: self.tool.as_ref(),
             tool_names: &self.names,
             ahead: None,
+            conditions: Conditions::OfCall,
             profile: &self.profile,
             block: self.block.as_ref(),
             standing: &[],

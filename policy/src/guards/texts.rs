@@ -104,7 +104,7 @@ impl Guard for ResultInjection {
         vec![("guards_inspection_bounds", self.bounds)]
     }
 
-    fn why(&self, _: &Operation<'_>, _: &Facts<'_>) -> Option<String> {
+    fn why(&self, _: &Operation<'_>, _: &Facts<'_>, _: Timestamp) -> Option<String> {
         Some("nothing was found in it, or it brings no text before the model".to_owned())
     }
 }
@@ -165,7 +165,7 @@ impl Guard for Sampling {
         vec![("guards_inspection_bounds", self.bounds)]
     }
 
-    fn why(&self, operation: &Operation<'_>, _: &Facts<'_>) -> Option<String> {
+    fn why(&self, operation: &Operation<'_>, _: &Facts<'_>, _: Timestamp) -> Option<String> {
         Some(match *operation {
             Operation::Request { method, .. } if asks(method) => "nothing was found in it".to_owned(),
             Operation::Request { method, .. } => {

@@ -1,6 +1,6 @@
 //! Ids where a name alone is compared. A tool's id is `mcp:SERVER:TOOL`; neither a server nor a tool is called so.
 
-use crate::config::{Config, Finding, Glob, ServerRule, Step, ToolRule, steps};
+use crate::config::{Config, Finding, Glob, ServerRule, Step, steps};
 
 /// Globs on servers and on tools that have more of an id in them than is compared.
 pub(super) fn ids(config: &Config) -> Vec<Finding> {
@@ -8,13 +8,8 @@ pub(super) fn ids(config: &Config) -> Vec<Finding> {
     let policy = &config.policy;
     names.servers(steps!["policy", "allowed_servers"], &policy.allowed_servers);
     names.servers(steps!["policy", "denied_servers"], &policy.denied_servers);
-    for (key, rules) in [
-        ("allowed_tools", &policy.allowed_tools),
-        ("denied_tools", &policy.denied_tools),
-        ("requires_admin_token", &policy.requires_admin_token),
-        ("disabled_tools", &policy.disabled_tools),
-    ] {
-        names.tools(steps!["policy", key], rules);
+    for (path, rule) in config.tool_rules() {
+        names.tool(path, &rule.server, &rule.tool);
     }
     for glob in policy.rate_limits.per_server.keys() {
         names.server(steps!["policy", "rate_limits", "per_server", glob.as_str()], glob);
@@ -41,13 +36,6 @@ pub(super) fn ids(config: &Config) -> Vec<Finding> {
         {
             names.servers(steps!["guards", index, "config", key], rules.as_deref().unwrap_or_default());
         }
-        for (key, rules) in [
-            ("allowed_tools", &own.allowed_tools),
-            ("denied_tools", &own.denied_tools),
-            ("tools", &own.tools),
-        ] {
-            names.tools(steps!["guards", index, "config", key], rules.as_deref().unwrap_or_default());
-        }
     }
     names.found
 }
@@ -61,12 +49,6 @@ impl Names<'_> {
     fn servers(&mut self, path: Vec<Step>, rules: &[ServerRule]) {
         for (index, rule) in rules.iter().enumerate() {
             self.server([&*path, &[index.into()]].concat(), &rule.id);
-        }
-    }
-
-    fn tools(&mut self, path: Vec<Step>, rules: &[ToolRule]) {
-        for (index, rule) in rules.iter().enumerate() {
-            self.tool([&*path, &[index.into()]].concat(), &rule.server, &rule.tool);
         }
     }
 

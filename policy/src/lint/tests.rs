@@ -76,3 +76,15 @@ guards:
         ],
     )]);
 }
+
+#[test]
+fn rules_on_arguments_that_the_gate_cannot_enforce_are_said() {
+    let rules = "policy: { denied_tools: [{ tool: x, when: 'true' }, y] }\nenforcement: ";
+    for (enforcement, expected) in [
+        ("{ stdio: observe }", ("1:11 warning policy.denied_tools: ", "`enforcement.stdio` is `observe`")),
+        ("{ stdio: deny }", ("1:26 warning policy.denied_tools[0]: ", "`enforcement.undecided: deny`")),
+    ] {
+        table(&[(&format!("{rules}{enforcement}"), &[expected])]);
+    }
+    table(&[(&format!("{rules}{{ stdio: deny, undecided: deny }}"), &[])]);
+}

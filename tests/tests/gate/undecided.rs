@@ -106,3 +106,36 @@ fn io_uring_write_to_a_pipe_is_undecided() -> Result<()> {
     }
     Ok(())
 }
+
+/// The gate reads the names of tools and no arguments: where these decide, the rule alone does not stop a call.
+#[test]
+fn call_that_arguments_decide_about_is_undecided() -> Result<()> {
+    let of_arguments = "[{ tool: add, arguments: { /a: { equal: 20 } } }, { tool: echo, arguments: { /text: { prefix: no } } }]";
+    for setting in SETTINGS {
+        let config = config(setting).replace("denied_tools: [add]", &format!("denied_tools: {of_arguments}"));
+        let Some(agent) = agent("call_that_arguments_decide_about_is_undecided", &config)? else {
+            return Ok(());
+        };
+        let what = || format!("{setting:?}");
+        let mut session = Gated::start(&agent, Wiring::Pipes, &[]).with_context(what)?;
+        for (id, call, action) in [(10, add(10), "block"), (12, echo(12, "yes"), "allow")] {
+            let answer = session.peer.ask(&call).with_context(what)?;
+            ensure!(answer["id"] == id && is_through(&answer) == setting.2, "{}: {answer}", what());
+            let word = if setting.2 { "passed" } else { "neutralized" };
+            agent
+                .wait_for("what the gate did", |event| {
+                    is(event, "mcp_gate_decided")
+                        && event["connection"] == session.connection
+                        && event["action"] == word
+                        && event["code"] == "arguments"
+                })
+                .with_context(what)?;
+            let called = session.call(&agent, id).with_context(what)?;
+            let is_stopped = called["enforced"] == true;
+            ensure!(is_stopped != setting.2, "{}: {called}", what());
+            ensure!(is_stopped || called["action"] == action, "{}: {called}", what());
+        }
+        agent.stop()?;
+    }
+    Ok(())
+}

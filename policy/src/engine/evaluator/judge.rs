@@ -13,7 +13,9 @@ use crate::config::{Config, Server};
 use crate::detect::{Detector, ToolNames};
 use crate::event::Identity;
 use crate::glob::GlobError;
-use crate::guard::{Facts, Listing, Operation, PinState, ToolCategory, ToolFacts, Trust, TurnState, Verdict};
+use crate::guard::{
+    Conditions, Facts, Listing, Operation, PinState, ToolCategory, ToolFacts, Trust, TurnState, Verdict,
+};
 use crate::guards::{
     Asked, CallBlock, CallBlocks, Client, Executor, ExternalGuard, Question, SessionRule, SessionRules,
     StandingDenials, build,
@@ -214,6 +216,7 @@ impl Judge {
             tool: Some(&known),
             tool_names: &self.no_names,
             ahead: None,
+            conditions: Conditions::OfCall,
             profile: self.sessions.profile(session),
             block: None,
             standing: &[],

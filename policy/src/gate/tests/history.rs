@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::*;
 use crate::classify::Classifier;
 use crate::detect::ToolNames;
-use crate::guard::{Facts, Operation, Verdict};
+use crate::guard::{Conditions, Facts, Operation, Verdict};
 use crate::guards::{Executor, Question, build};
 use crate::terms::SessionId;
 use crate::testing::cases;
@@ -137,6 +137,7 @@ impl Guards {
             tool: subject.tools.get(tool),
             tool_names: &ToolNames::default(),
             ahead: None,
+            conditions: Conditions::OfCall,
             profile: &subject.profile,
             block: None,
             standing: &[],

@@ -95,6 +95,6 @@ fn gate_reasons_use_event_vocabulary() {
             panic!("{kind:?} lets it through")
         };
         assert!(said.message.ends_with(denial), "{}", said.message);
-        assert_eq!(gate.why(&operation, &world.facts()).as_deref(), Some(reason));
+        assert_eq!(gate.why(&operation, &world.facts(), Timestamp::default()).as_deref(), Some(reason));
     }
 }
