@@ -421,6 +421,10 @@ pub struct DecideOptions {
     /// Arguments of the call: a JSON object. The guards search them for secrets and for paths of secrets.
     #[arg(long, value_name = "JSON")]
     pub arguments: Option<String>,
+    /// Time of the call, for rules that depend on it: a time (`2026-01-31T10:00:00Z`), or how long ago (`12h`). Without it,
+    /// now.
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<when::When>,
     /// The client's entry of `sessions` in the configuration, by its name or its number from 0. Without it, the client is
     /// unknown: only an entry without `match` applies.
     #[arg(long, value_name = "PROFILE")]

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::cli::DecideOptions;
 use crate::config::{self, Config};
+use crate::host::clock::Clock;
 use crate::output::{clean, print_json_line, print_line};
 
 /// Prints every guard that was asked, in order, and what follows. Exit status 1 where the call is denied.
@@ -37,7 +38,8 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
     let session = options.profile.as_deref().map(|profile| entry(config, profile)).transpose()?;
     let server = ServerId(options.server.as_str().into());
     let hash = options.hash.as_ref().map(Hash::digits).unwrap_or_default();
-    let (verdict, requested) = judge.decide(&server, &options.tool, hash, arguments.as_deref(), session);
+    let now = options.at.map_or_else(|| Clock::new().now(), |at| at.0);
+    let (verdict, requested) = judge.decide(&server, &options.tool, hash, arguments.as_deref(), session, now);
     if options.json {
         let denied =
             verdict.denied.as_ref().map(|(guard, denial)| json!({ "guard": guard, "denial": denial }));

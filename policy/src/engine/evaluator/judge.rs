@@ -174,7 +174,7 @@ impl Judge {
 
     /// What the guards would say of a call of a tool that its server lists, as it was pinned and with nothing found in
     /// it; and everybody who is asked, in order. `hash`: that of its definition, 64 hexadecimal digits, or nothing;
-    /// `session`: the index of the client's entry of `sessions`, if it has one.
+    /// `session`: the index of the client's entry of `sessions`, if it has one; `now`: the time of the call, for rules that go by it.
     pub fn decide(
         &mut self,
         server: &ServerId,
@@ -182,6 +182,7 @@ impl Judge {
         hash: &str,
         arguments: Option<&RawValue>,
         session: Option<usize>,
+        now: Timestamp,
     ) -> (Verdict, Vec<Asked>) {
         // Without one, that of a client of which nothing is known: the last entry may fit everybody.
         let session = session.or_else(|| self.sessions.find(Client::default));
@@ -226,7 +227,7 @@ impl Judge {
             Operation::Request { method: "tools/call", params: None },
             Operation::ToolInvoke { tool_name: tool, arguments },
         ];
-        let question = Question { operations: &operations, facts: &facts, now: Timestamp(0) };
+        let question = Question { operations: &operations, facts: &facts, now };
         let mut asked = Vec::new();
         let verdict = self.executor.ask(&question, Some(&mut asked));
         (verdict, asked)

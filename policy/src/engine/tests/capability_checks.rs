@@ -108,7 +108,7 @@ fn policy_query_uses_catch_all_session_entry() {
         };
         let rules = config.sessions.iter().map(rule).collect();
         let mut judge = Judge::new(&config, rules, &inspect::DETECTOR).unwrap();
-        let (verdict, _) = judge.decide(&ServerId("s".into()), "write_file", "", None, None);
+        let (verdict, _) = judge.decide(&ServerId("s".into()), "write_file", "", None, None, Timestamp(0));
         assert_eq!(verdict.denied.is_some(), denied, "{sessions}");
     }
 }
