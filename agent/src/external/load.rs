@@ -4,17 +4,21 @@ use std::{collections::BTreeMap, path::Path, path::PathBuf, sync::Arc, time::Dur
 
 use mcpwarden_hooks::{Authentication, BreakerConfig, Hook, HookConfig, Secret, SecretSource};
 use mcpwarden_policy::{
-    config::{Config, Finding, GuardEntry, GuardSettings, SecretFile, steps},
+    config::{AbsolutePath, Config, Finding, GuardEntry, GuardSettings, SecretFile, steps},
     terms::{GuardKind, contract::GuardName},
 };
 use mcpwarden_system::secret_file;
 use mcpwarden_wasm::{Guard as Component, Limits, Runtime, RuntimeOptions, config_from_json};
+use minisign_verify::{PublicKey, Signature};
+use sha2::{Digest as _, Sha256};
 
 use super::{External, Externals};
 use crate::host::read_own;
 
 /// Largest component. Bytes.
 const MAX_COMPONENT_BYTES: u64 = 64 << 20;
+/// Largest file of a signature. Bytes.
+const MAX_SIGNATURE_BYTES: u64 = 4_096;
 /// Where compiled components are kept, in the state directory.
 const CACHE: &str = "guards";
 /// Requests to a service under way, within a second, and at once before that counts: a client's burst is no fault of the service.
@@ -61,6 +65,7 @@ fn component(
     let path = settings.module_path.as_ref().ok_or_else(|| wrong("it is missing".to_owned()))?;
     let bytes = read_own(path, MAX_COMPONENT_BYTES + 1)
         .map_err(|problem| wrong(format!("{path} cannot be used: {problem}")))?;
+    check_origin(settings, path, &bytes)?;
     let runtime = match runtime {
         Some(runtime) => runtime,
         none => {
@@ -76,12 +81,29 @@ fn component(
     let component =
         Component::load(runtime, &entry.external_name(), &bytes, config_from_json(&values), limits)
             .map_err(|error| wrong(format!("{path}: {error}")))?;
-    match &settings.sha256 {
-        Some(expected) if expected.digits() != component.sha256() => {
-            Err(("sha256", format!("{path} has the hash sha256:{}", component.sha256())))
+    Ok(External::Component(Box::new(component)))
+}
+
+/// Checks a component before anything else reads it: whether it is the one that was meant, and who signed it.
+fn check_origin(settings: &GuardSettings, path: &AbsolutePath, bytes: &[u8]) -> Result<(), Wrong> {
+    if let Some(expected) = &settings.sha256 {
+        let hash: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        if !expected.digits().eq_ignore_ascii_case(&hash) {
+            return Err(("sha256", format!("{path} has the hash sha256:{hash}")));
         }
-        _ => Ok(External::Component(Box::new(component))),
     }
+    let Some(key) = &settings.public_key else { return Ok(()) };
+    let wrong = |message: String| ("public_key", message);
+    let key = PublicKey::from_base64(key)
+        .map_err(|error| wrong(format!("it is no minisign public key: {error}")))?;
+    let file: AbsolutePath = format!("{path}.minisig").parse().map_err(wrong)?;
+    let signature = read_own(&file, MAX_SIGNATURE_BYTES)
+        .map_err(|problem| wrong(format!("the signature {file} cannot be used: {problem}")))?;
+    let signature = Signature::decode(&String::from_utf8_lossy(&signature))
+        .map_err(|error| wrong(format!("{file} is no minisign signature: {error}")))?;
+    let allow_legacy = false;
+    key.verify(bytes, &signature, allow_legacy)
+        .map_err(|error| wrong(format!("{file} is not the signature of {path} by this key: {error}")))
 }
 
 fn service(entry: &GuardEntry, settings: &GuardSettings) -> Result<External, Wrong> {
@@ -118,4 +140,65 @@ fn service(entry: &GuardEntry, settings: &GuardSettings) -> Result<External, Wro
         ..HookConfig::new(entry.external_name(), url.as_str(), timeout)
     });
     hook.map(|hook| External::Service(Box::new(hook), at_once)).map_err(|error| ("url", error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const KEY: &str = "RWSdRWYJyJY9ZX2YgUrHzsYeArsIhCHU6uwP1gY8N+vy90IBBMZWK4Sw";
+    const OTHER_KEY: &str = "RWSnHelDo+RV7VEHcX+GLd03MxLRuCVlonkqApKj02ll2cp/XGgmyvRU";
+    /// Of the bytes `a component`, by [`KEY`].
+    const SIGNATURE: &str = "untrusted comment: comment
+RUSdRWYJyJY9ZdJ2jqNYfUEGvBAMw6RzP9Mj4TQTqaMkO52Vricc+9qoQUf/esVA9XdHzjcT/EkvClzzs/DxGNkTJidRs74z2AI=
+trusted comment: guard of the tests
+6c3gScbBF8pCstUr9s2P0+nMERQv8upmv+2nTXreLQRXx5wVgbAfcdwlBop+tMhTZ08QHejONK5xQP5rD+6YDg==
+";
+
+    #[test]
+    fn component_is_refused_before_it_is_read_unless_it_is_the_one_that_was_meant() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, changed) = (directory.path().join("x.wasm"), SIGNATURE.replace("guard of", "guard at"));
+        let hash = "626d0ce33ca550dc06351c3ea7b698be557ff5d35bf25edc44221b561838594c";
+        for (bytes, hash, key, signature, expected) in [
+            ("a component", None, None, None, None),
+            ("a component", Some(hash), None, None, None),
+            ("another", Some(hash), None, None, Some(("sha256", "has the hash sha256:"))),
+            ("a component", Some(hash), Some(KEY), Some(SIGNATURE), None),
+            ("a component", None, Some(KEY), None, Some(("public_key", "cannot be used"))),
+            ("a component", None, Some(KEY), Some("x"), Some(("public_key", "no minisign signature"))),
+            ("another", None, Some(KEY), Some(SIGNATURE), Some(("public_key", "by this key"))),
+            ("a component", None, Some(OTHER_KEY), Some(SIGNATURE), Some(("public_key", "by this key"))),
+            ("a component", None, Some(KEY), Some(&*changed), Some(("public_key", "by this key"))),
+            (
+                "a component",
+                None,
+                Some("RWx"),
+                Some(SIGNATURE),
+                Some(("public_key", "no minisign public key")),
+            ),
+        ] {
+            let file = directory.path().join("x.wasm.minisig");
+            match signature {
+                Some(text) => fs::write(&file, text).unwrap(),
+                None => drop(fs::remove_file(&file)),
+            }
+            let settings = GuardSettings {
+                sha256: hash.map(|hash: &str| hash.parse().unwrap()),
+                public_key: key.map(str::to_owned),
+                ..GuardSettings::default()
+            };
+            let found =
+                check_origin(&settings, &path.to_str().unwrap().parse().unwrap(), bytes.as_bytes()).err();
+            match (&found, expected) {
+                (None, None) => {}
+                (Some((key, message)), Some((of, part))) => {
+                    assert!(*key == of && message.contains(part), "{key} {message}");
+                }
+                _ => panic!("{bytes} {key:?}: {found:?}"),
+            }
+        }
+    }
 }

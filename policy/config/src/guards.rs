@@ -187,6 +187,12 @@ pub struct GuardSettings {
     /// `sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<Hash>,
+    /// `wasm`: the minisign public key of whoever must have signed the component. The signature is in the file with the path
+    /// of the component and `.minisig`. Without this key, anybody. Example:
+    /// `RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 56, max = 56))]
+    pub public_key: Option<String>,
     /// `wasm`: values that the component reads with `get-config`. A text is given as it is, any other value as JSON.
     /// Example: `{ threshold: 2, patterns: [suspicious] }`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -187,7 +187,7 @@ fn external_guards(config: &Config, add: &mut impl FnMut(Vec<Step>, String)) {
 const MOST_EXTERNAL: usize = 32;
 
 /// Which settings are given, and which guards have them.
-fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 28] {
+fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 29] {
     use GuardKind::{
         AdminToken, DisabledTool, Http, ResultInjection, RugPull, Sampling, ServerAccess, ToolAccess,
         ToolPoisoning, Wasm,
@@ -209,6 +209,7 @@ fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [G
         ("tools", settings.tools.is_some(), &[DisabledTool, AdminToken]),
         ("module_path", settings.module_path.is_some(), &[Wasm]),
         ("sha256", settings.sha256.is_some(), &[Wasm]),
+        ("public_key", settings.public_key.is_some(), &[Wasm]),
         ("wasm_config", settings.wasm_config.is_some(), &[Wasm]),
         ("memory", settings.memory.is_some(), &[Wasm]),
         ("url", settings.url.is_some(), &[Http]),

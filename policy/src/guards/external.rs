@@ -76,6 +76,7 @@ impl ExternalGuard {
                 url: settings.url,
                 module_path: settings.module_path,
                 sha256: settings.sha256,
+                public_key: settings.public_key,
                 wasm_config: settings.wasm_config,
                 share: Some(share),
                 ..GuardSettings::default()
