@@ -166,11 +166,23 @@ pub fn settings(
     verbose: bool,
     show_payloads: bool,
 ) -> anyhow::Result<(EngineConfig, Judge)> {
-    let (config, detector) = (&source.config, detector(source)?);
+    let detector = detector(source)?;
+    let settings = engine_config(source, &detector, key, verbose, show_payloads)?;
+    Ok((settings, judge(source, &detector)?))
+}
+
+fn engine_config(
+    source: &Source,
+    detector: &Arc<Detector>,
+    key: [u8; 32],
+    verbose: bool,
+    show_payloads: bool,
+) -> anyhow::Result<EngineConfig> {
+    let config = &source.config;
     let full = show_payloads || config.capture.payloads == Payloads::Full;
     let inspect =
-        Inspect { detector: Arc::clone(&detector), alert_threshold: config.inspection.alert_threshold };
-    let settings = EngineConfig {
+        Inspect { detector: Arc::clone(detector), alert_threshold: config.inspection.alert_threshold };
+    Ok(EngineConfig {
         payloads: if full { Shown::Full } else { Shown::Redacted },
         verbose,
         patterns: policy_settings::patterns(config)?,
@@ -179,8 +191,18 @@ pub fn settings(
         inspection: config.inspection.enabled.then_some(inspect),
         registry: policy_settings::registry(config),
         ..EngineConfig::new(key)
-    };
-    Ok((settings, judge(source, &detector)?))
+    })
+}
+
+/// An engine that goes by this configuration for one client: as the entry of `sessions` with this index has it, or, without one,
+/// the entry that is the client's.
+///
+/// # Errors
+/// A rule or a guard cannot be made of it.
+pub fn engine_of_profile(source: &Source, profile: Option<usize>) -> anyhow::Result<Engine> {
+    let detector = detector(source)?;
+    let settings = engine_config(source, &detector, [0; 32], false, false)?;
+    Ok(Engine::new(settings).with_judge(judge_of_profile(source, &detector, profile)?))
 }
 
 /// The guards that this configuration asks for. What has no effect on this host is said on standard error.
@@ -188,20 +210,55 @@ pub fn settings(
 /// # Errors
 /// It names a user who is not there.
 pub fn judge(source: &Source, detector: &Arc<Detector>) -> anyhow::Result<Judge> {
+    judge_of_profile(source, detector, None)
+}
+
+fn judge_of_profile(
+    source: &Source,
+    detector: &Arc<Detector>,
+    profile: Option<usize>,
+) -> anyhow::Result<Judge> {
     let config = &source.config;
     for idle in host::idle(config) {
         tracing::warn!("{}", escaped(&idle.to_string()));
     }
-    let sessions = host::sessions(config).map_err(|unusable| source.refused(unusable.findings))?;
+    let mut sessions = host::sessions(config).map_err(|unusable| source.refused(unusable.findings))?;
+    if let Some(index) = profile.filter(|index| *index < sessions.len()) {
+        sessions = vec![sessions.swap_remove(index).of_everybody()];
+    }
     Ok(Judge::new(config, sessions, detector)?)
+}
+
+/// The entry of `sessions` with this name, or else with this number.
+///
+/// # Errors
+/// There is none.
+pub fn profile(config: &Config, profile: &str) -> anyhow::Result<usize> {
+    let named = config.sessions.iter().position(|entry| entry.name.as_deref() == Some(profile));
+    let numbered = || profile.parse().ok().filter(|number| *number < config.sessions.len());
+    named.or_else(numbered).ok_or_else(|| {
+        let entries = config.sessions.iter().enumerate();
+        let known: Vec<String> =
+            entries.map(|(number, entry)| entry.name.clone().unwrap_or_else(|| number.to_string())).collect();
+        match known.as_slice() {
+            [] => anyhow!("there is no profile {profile:?}: the configuration has no `sessions`"),
+            known => {
+                anyhow!("there is no profile {profile:?}; the entries of `sessions` are {}", known.join(", "))
+            }
+        }
+    })
 }
 
 /// The guards that others wrote, loaded. `state_dir`: where compiled components are kept.
 ///
 /// # Errors
 /// One cannot be used.
-pub fn externals(source: &Source, state_dir: Option<&Path>) -> anyhow::Result<Externals> {
-    let loaded = external::load(&source.config, state_dir);
+pub fn externals(
+    source: &Source,
+    state_dir: Option<&Path>,
+    secrets: external::Secrets,
+) -> anyhow::Result<Externals> {
+    let loaded = external::load(&source.config, state_dir, secrets);
     loaded.map_err(|findings| source.refused(findings))
 }
 

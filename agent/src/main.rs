@@ -36,7 +36,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use cli::{Approvals, Audit, Cli, Command, Pins, Query, Sessions, SessionsOptions, refused::refused};
 use commands::{
-    approvals, audit, blocks, check, decide, detach, doctor, events, explain, guard, inspect, learn, man,
+    approvals, audit, blocks, call, check, decide, detach, doctor, events, explain, guard, inspect, learn, man,
     matching, pins, reload, replay, sessions, status,
 };
 use mcpwarden_policy::ByHand::{Approve, Deny};
@@ -76,6 +76,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Inspect(options) => Ok(inspect::run(&options)),
         Command::Explain(options) => explain::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Decide(options) => decide::run(&options),
+        Command::Call(options) => Ok(call::run(&options)),
         Command::Replay(options) => replay::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Block(options) => blocks::block(options).map(|()| ExitCode::SUCCESS),
         Command::Unblock(options) => blocks::unblock(options).map(|()| ExitCode::SUCCESS),

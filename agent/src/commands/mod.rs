@@ -3,6 +3,7 @@
 pub mod approvals;
 pub mod audit;
 pub mod blocks;
+pub mod call;
 pub mod check;
 pub mod decide;
 pub mod detach;

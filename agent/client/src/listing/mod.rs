@@ -7,8 +7,8 @@
 //! That it can be listed is also what is known of a server's health while no client speaks to it: a server that answers the
 //! handshake and its lists is there, so nothing else is sent to find out.
 
-mod credentials;
-mod server;
+pub(crate) mod credentials;
+pub(crate) mod server;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

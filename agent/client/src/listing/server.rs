@@ -144,7 +144,7 @@ impl Declared {
 }
 
 /// What an operator can do.
-fn advice(credentials: bool) -> Advice {
+pub(crate) fn advice(credentials: bool) -> Advice {
     Advice {
         credentials: if credentials {
             "the credentials of its headers_from are not enough"

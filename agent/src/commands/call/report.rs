@@ -1,0 +1,329 @@
+//! What came of a call: for programs one JSON object, for people the result on standard output and all else on standard error.
+
+use mcpwarden_client::call::{Answer, is_task};
+use mcpwarden_policy::event::{Detection, ToolStatus};
+use mcpwarden_policy::guard::{RiskLevel, ToolCategory};
+use mcpwarden_policy::protocol::{members, string};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::content;
+use super::decision::{Decision, Descriptor};
+use crate::output::{clean, escaped, print_error, print_json_line, print_line, word};
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The tool has a result.
+    Result,
+    /// The tool or the server reports an error, or wants something more.
+    ToolError,
+    /// It would be made (`--dry-run`).
+    Allowed,
+    /// It was not made, or its result must not be used.
+    Denied,
+    /// It was not answered in time.
+    TimedOut,
+}
+
+impl Outcome {
+    /// The exit status.
+    pub fn status(self) -> u8 {
+        match self {
+            Self::Result | Self::Allowed => 0,
+            Self::ToolError => 1,
+            Self::Denied => 3,
+            Self::TimedOut => 4,
+        }
+    }
+}
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub outcome: Outcome,
+    pub tool_id: String,
+    pub server_id: String,
+    pub tool_name: String,
+    /// Of the call: events of an agent that sees it have it in `traceparent`.
+    pub trace_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<Descriptor>,
+    pub decision: Decision,
+    /// The result, as the server sent it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorView>,
+    /// The decision on the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_decision: Option<Decision>,
+    /// Why there is no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// An error of JSON-RPC.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct ErrorView {
+    pub code: i64,
+    pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+/// A result that is not the end of a call, in words; `None` of one that is.
+pub fn pending(result: &str) -> Option<String> {
+    let [kind] = members(result, ["resultType"]);
+    let value = || serde_json::from_str::<Value>(result).unwrap_or_default();
+    match &*string(kind) {
+        "" | "complete" if !is_task(result) => None,
+        "input_required" => Some(format!(
+            "the server requires input before it answers, which mcpwarden cannot give: {}",
+            requested(&value())
+        )),
+        "" | "complete" | "task" => {
+            let value = value();
+            let task = value.get("task").unwrap_or(&value);
+            let text = |name: &str| task.get(name).and_then(Value::as_str).map(clean).unwrap_or_default();
+            Some(match text("status").as_str() {
+                "input_required" => "the task of the call requires input, which mcpwarden cannot give".to_owned(),
+                status => format!("the server made the task {} of the call ({status})", text("taskId")),
+            })
+        }
+        other => Some(format!("the result is of the unknown type `{}`", clean(other))),
+    }
+}
+
+/// What a server requires, each with its method and message.
+fn requested(result: &Value) -> String {
+    let requests: Vec<&Value> = match result.get("inputRequests") {
+        Some(Value::Object(requests)) => requests.values().collect(),
+        Some(Value::Array(requests)) => requests.iter().collect(),
+        _ => Vec::new(),
+    };
+    let one = |request: &&Value| {
+        let method = request.get("method").and_then(Value::as_str).unwrap_or("?");
+        let params = request.get("params");
+        let message = params.and_then(|params| params.get("message")).and_then(Value::as_str);
+        let url = params.and_then(|params| params.get("url")).and_then(Value::as_str);
+        let texts: Vec<String> = message.into_iter().chain(url).map(|text| format!(" \"{}\"", clean(text))).collect();
+        clean(method) + &texts.concat()
+    };
+    match requests.iter().map(one).collect::<Vec<_>>() {
+        requests if requests.is_empty() => "it does not say what".to_owned(),
+        requests => requests.join(", "),
+    }
+}
+
+/// What became of a call that was answered so.
+pub fn outcome(answer: &Answer) -> Outcome {
+    match answer {
+        Answer::Error { .. } => Outcome::ToolError,
+        Answer::Result(result) => {
+            let [is_error] = members(result, ["isError"]);
+            let failed = is_error.is_some_and(|value| value.get() == "true") || pending(result).is_some();
+            if failed { Outcome::ToolError } else { Outcome::Result }
+        }
+    }
+}
+
+impl Report {
+    /// With an answer, which is left out where it must not be used.
+    pub fn answered(&mut self, answer: Answer, decision: Decision) {
+        self.outcome = if decision.is_denial() { Outcome::Denied } else { outcome(&answer) };
+        self.result_decision = Some(decision);
+        if self.outcome == Outcome::Denied {
+            return;
+        }
+        match answer {
+            Answer::Result(result) => self.result = RawValue::from_string(result).ok(),
+            Answer::Error { code, message, data } => self.error = Some(ErrorView { code, message, data }),
+        }
+    }
+
+    /// Prints it.
+    pub fn print(&self, json: bool) {
+        if json {
+            return print_json_line(self);
+        }
+        self.warn();
+        if self.outcome == Outcome::Allowed || self.outcome == Outcome::Denied && self.is_dry() {
+            self.describe().into_iter().for_each(print_line);
+        }
+        let say = |text: String| print_error(format!("mcpwarden: {text}"));
+        let id = escaped(&self.tool_id);
+        match (&self.outcome, &self.result, &self.error) {
+            (Outcome::Denied, ..) => match self.result_decision.as_ref().filter(|one| one.is_denial()) {
+                Some(decision) => say(format!("the result of {id} is denied {}", escaped(&decision.denial()))),
+                None => say(format!("the call of {id} is denied {}{}", escaped(&self.decision.denial()), self.advice())),
+            },
+            (Outcome::TimedOut, ..) => {
+                let reason = self.reason.as_deref().unwrap_or("there is no answer");
+                say(format!("{id}: {}", escaped(reason)));
+            }
+            (_, _, Some(ErrorView { code, message, data })) => {
+                let data = data.as_ref().map_or_else(String::new, |data| format!("; data: {}", clean(&data.to_string())));
+                say(format!("the server answers the call of {id} with the error {code}: {}{data}", clean(message)));
+            }
+            (outcome, Some(result), None) => {
+                content::lines(result.get()).into_iter().for_each(print_line);
+                match pending(result.get()) {
+                    Some(pending) => say(format!("{id}: {pending}")),
+                    None if *outcome == Outcome::ToolError => say(format!("{id} reports an error")),
+                    None => {}
+                }
+            }
+            (_, None, None) => {}
+        }
+    }
+
+    /// Whether nothing was to be called.
+    fn is_dry(&self) -> bool {
+        self.result_decision.is_none() && self.reason.as_deref() == Some(DRY)
+    }
+
+    /// What an operator can do about a denial, where that is plain.
+    fn advice(&self) -> String {
+        match self.decision.decided.code.as_deref() {
+            Some("approval_required" | "approval_timed_out") => {
+                format!("; `mcpwarden approve {}:{}` approves the tool", escaped(&self.server_id), escaped(&self.tool_name))
+            }
+            Some("server_blocked") => "; `mcpwarden blocks` lists the blocks".to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    /// Prints what is worth a look, though nothing is denied for it.
+    fn warn(&self) {
+        let warn = |text: String| print_error(format!("mcpwarden: warning: {text}"));
+        if let Some(tool) = &self.tool {
+            found(&tool.detections, "the definition of the tool");
+            if tool.pin == Some(ToolStatus::Changed) {
+                warn("the definition of the tool differs from its pin; `mcpwarden pins diff` compares them".to_owned());
+            }
+        }
+        for (decision, what) in [(Some(&self.decision), "the arguments"), (self.result_decision.as_ref(), "the result")] {
+            let Some(decision) = decision else { continue };
+            found(&decision.detections, what);
+            if !decision.is_denial() {
+                decision.decided.warnings.iter().for_each(|text| warn(escaped(text)));
+            }
+        }
+    }
+
+    /// The tool, and the decision, for people.
+    fn describe(&self) -> Vec<String> {
+        let mut lines = vec![row("tool", &escaped(&self.tool_id))];
+        if let Some(tool) = &self.tool {
+            let [title, description, annotations] =
+                members(tool.definition.get(), ["title", "description", "annotations"]);
+            let title = string(title);
+            if !title.is_empty() {
+                lines.push(row("title", &clean(&title)));
+            }
+            let description = string(description);
+            for (index, line) in description.trim().lines().enumerate() {
+                lines.push(row(if index == 0 { "description" } else { "" }, &escaped(line)));
+            }
+            let hash = tool.hash.as_deref().unwrap_or_default();
+            let pin = match tool.pin {
+                Some(status) => word(&status),
+                None => "not compared: the pins cannot be read".to_owned(),
+            };
+            lines.push(row("definition", &format!("{} {pin}", hash.get(..12).unwrap_or(hash))));
+            lines.extend(effects(tool));
+            if let Some(annotations) = annotations {
+                lines.push(row("annotations", &clean(annotations.get())));
+            }
+        }
+        let decision = match self.decision.is_denial() {
+            true => format!("denied {}", escaped(&self.decision.denial())),
+            false => "allowed".to_owned(),
+        };
+        lines.push(row("decision", &decision));
+        lines
+    }
+}
+
+/// The reason of a report of a call that is not made.
+pub const DRY: &str = "dry run";
+
+fn row(name: &str, value: &str) -> String {
+    format!("{name:<12} {value}").trim_end().to_owned()
+}
+
+/// What a tool does.
+fn effects(tool: &Descriptor) -> Option<String> {
+    let category: ToolCategory = tool.category?;
+    let risk: RiskLevel = tool.risk_level?;
+    let effects: Vec<&str> = tool.side_effect_tags.iter().map(String::as_str).collect();
+    let effects = if effects.is_empty() { "none known".to_owned() } else { effects.join(" ") };
+    Some(row("category", &format!("{}, risk {}, side effects: {}", word(&category), word(&risk), escaped(&effects))))
+}
+
+/// Prints what was found in a text.
+fn found(detections: &[Detection], what: &str) {
+    for detection in detections {
+        let (pattern, field) = (clean(&detection.pattern), clean(&detection.field));
+        let severity = detection.severity.name();
+        print_error(format!("mcpwarden: warning: found in {what}: {severity} {pattern} {field}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_has_its_outcome() {
+        let result = |json: &str| Answer::Result(json.to_owned());
+        for (answer, expected, said) in [
+            (result(r#"{"content":[]}"#), Outcome::Result, None),
+            (result(r#"{"content":[],"isError":false}"#), Outcome::Result, None),
+            (result(r#"{"resultType":"complete","content":[]}"#), Outcome::Result, None),
+            (result(r#"{"content":[],"isError":true}"#), Outcome::ToolError, None),
+            (
+                result(r#"{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"Who?"}}}}"#),
+                Outcome::ToolError,
+                Some("elicitation/create \"Who?\""),
+            ),
+            (result(r#"{"resultType":"input_required"}"#), Outcome::ToolError, Some("does not say what")),
+            (
+                result(r#"{"task":{"taskId":"7","status":"working"}}"#),
+                Outcome::ToolError,
+                Some("made the task 7 of the call (working)"),
+            ),
+            (
+                result(r#"{"task":{"taskId":"7","status":"input_required"}}"#),
+                Outcome::ToolError,
+                Some("requires input"),
+            ),
+            (result(r#"{"resultType":"x\u001b[31m"}"#), Outcome::ToolError, Some("unknown type `x\\u{1b}[31m`")),
+            (
+                Answer::Error { code: -32602, message: "m".to_owned(), data: None },
+                Outcome::ToolError,
+                None,
+            ),
+        ] {
+            assert_eq!(outcome(&answer), expected, "{answer:?}");
+            let pending = match &answer {
+                Answer::Result(result) => pending(result),
+                Answer::Error { .. } => None,
+            };
+            match (&pending, said) {
+                (None, None) => {}
+                (Some(text), Some(part)) => assert!(text.contains(part), "{text}"),
+                _ => panic!("{answer:?}: {pending:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn exit_status_tells_the_outcome() {
+        let all = [Outcome::Result, Outcome::Allowed, Outcome::ToolError, Outcome::Denied, Outcome::TimedOut];
+        assert_eq!(all.map(Outcome::status), [0, 0, 1, 3, 4]);
+    }
+}
