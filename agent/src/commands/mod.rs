@@ -17,6 +17,7 @@ mod lines;
 pub mod man;
 pub mod matching;
 pub mod pins;
+pub mod refresh;
 pub mod reload;
 pub mod replay;
 pub mod sessions;

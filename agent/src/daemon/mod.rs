@@ -112,6 +112,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             network,
             gate: Gate::default(),
             listing: Listing::start(&config, process::this())?,
+            listings: std::collections::BTreeMap::new(),
             reporter: Reporter {
                 outbox,
                 sinks,

@@ -35,11 +35,7 @@ pub enum Secrets {
 ///
 /// # Errors
 /// Everything that is wrong with them, each at its place.
-pub fn load(
-    config: &Config,
-    state_dir: Option<&Path>,
-    secrets: Secrets,
-) -> Result<Externals, Vec<Finding>> {
+pub fn load(config: &Config, state_dir: Option<&Path>, secrets: Secrets) -> Result<Externals, Vec<Finding>> {
     let (mut all, mut wrong, mut runtime) = (BTreeMap::new(), Vec::new(), None);
     let entries = config.guards.iter().enumerate();
     for (index, entry) in entries.filter(|(_, entry)| entry.kind.is_external() && entry.enabled) {

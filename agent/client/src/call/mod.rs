@@ -197,7 +197,8 @@ impl Conversation {
         let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
         let options = PeerRequestOptions::no_options().with_meta(meta);
         let over = || Error::from(TimedOut(Period(terms.timeout)));
-        let sent = async { peer.send_cancellable_request(request, options).await.map_err(|error| self.lost(error)) };
+        let sent =
+            async { peer.send_cancellable_request(request, options).await.map_err(|error| self.lost(error)) };
         let sent = until(terms.interruption, end, sent).await?.ok_or_else(over)?;
         let id = sent.id.clone();
         let answer = until(terms.interruption, end, async { Ok(sent.await_response().await) }).await;
@@ -231,7 +232,8 @@ impl Conversation {
 
     /// Tells the server that an answer is not waited for any more.
     async fn give_up(&self, id: RequestId) {
-        let params = CancelledNotificationParam::new(Some(id), Some("nobody waits for the answer".to_owned()));
+        let params =
+            CancelledNotificationParam::new(Some(id), Some("nobody waits for the answer".to_owned()));
         let notification = ClientNotification::CancelledNotification(CancelledNotification::new(params));
         let _ = tokio::time::timeout(FAREWELL, self.service.peer().send_notification(notification)).await;
     }
@@ -322,9 +324,15 @@ mod tests {
     fn answer_is_framed_as_it_was_sent() {
         let error = |data| Answer::Error { code: -32602, message: "m".into(), data };
         for (answer, expected) in [
-            (Answer::Result(r#"{"b":1,"a":2}"#.into()), r#"{"jsonrpc":"2.0","id":"x","result":{"b":1,"a":2}}"#),
+            (
+                Answer::Result(r#"{"b":1,"a":2}"#.into()),
+                r#"{"jsonrpc":"2.0","id":"x","result":{"b":1,"a":2}}"#,
+            ),
             (error(None), r#"{"error":{"code":-32602,"message":"m"},"id":"x","jsonrpc":"2.0"}"#),
-            (error(Some(json!(1))), r#"{"error":{"code":-32602,"data":1,"message":"m"},"id":"x","jsonrpc":"2.0"}"#),
+            (
+                error(Some(json!(1))),
+                r#"{"error":{"code":-32602,"data":1,"message":"m"},"id":"x","jsonrpc":"2.0"}"#,
+            ),
         ] {
             let frame = answer.frame("x");
             let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap();

@@ -84,7 +84,10 @@ impl Route {
     pub fn of(server: &Server, access: Access, environment: &Environment) -> Result<Self> {
         if server.kind != ServerType::Stdio {
             let url = server.url.as_ref().context("it has no `url`")?;
-            return Ok(Self::Address { url: Url::parse(url.as_str()).context("its `url` is no address")?, access });
+            return Ok(Self::Address {
+                url: Url::parse(url.as_str()).context("its `url` is no address")?,
+                access,
+            });
         }
         let command = server.command.as_ref().context("it has no `command`")?;
         let fill = |text: &String| fill(text, environment);
@@ -120,8 +123,10 @@ mod tests {
     #[test]
     fn declaration_leads_to_its_server() {
         let environment = Environment::from([("KEY".into(), "s3cret".into())]);
-        let program = declared("servers: [{ id: a, command: x, args: ['-k', '${KEY}'], env: { E: '${KEY}!' } }]");
-        let Route::Program(launch) = Route::of(&program, Access::of(&program).unwrap(), &environment).unwrap()
+        let program =
+            declared("servers: [{ id: a, command: x, args: ['-k', '${KEY}'], env: { E: '${KEY}!' } }]");
+        let Route::Program(launch) =
+            Route::of(&program, Access::of(&program).unwrap(), &environment).unwrap()
         else {
             panic!("no program");
         };

@@ -41,11 +41,7 @@ impl Task {
     fn of(json: &Value) -> Option<Self> {
         let text = |name: &str| json.get(name).and_then(Value::as_str).map(str::to_owned);
         let pause = json.get("pollInterval").and_then(Value::as_u64).map_or(PAUSE, Duration::from_millis);
-        Some(Self {
-            id: text("taskId")?,
-            status: text("status")?,
-            pause: pause.clamp(PAUSES.0, PAUSES.1),
-        })
+        Some(Self { id: text("taskId")?, status: text("status")?, pause: pause.clamp(PAUSES.0, PAUSES.1) })
     }
 
     /// Whether it goes on without anybody's help.
@@ -89,7 +85,9 @@ pub(super) async fn finish(
     }
     if task.status == "input_required" {
         // What it asks for is nothing that anybody here can give.
-        return Ok(Answer::Result(json!({ "task": { "taskId": task.id, "status": task.status } }).to_string()));
+        return Ok(Answer::Result(
+            json!({ "task": { "taskId": task.id, "status": task.status } }).to_string(),
+        ));
     }
     request("tasks/result", &task.id).await
 }
@@ -113,12 +111,19 @@ mod tests {
 
     #[test]
     fn task_is_asked_for_within_bounds() {
-        let of = |json: Value| Task::of(&json).map(|task| (task.status.clone(), task.pause, task.is_working()));
+        let of =
+            |json: Value| Task::of(&json).map(|task| (task.status.clone(), task.pause, task.is_working()));
         for (json, expected) in [
             (json!({ "taskId": "1", "status": "working" }), Some(("working", 1_000, true))),
             (json!({ "taskId": "1", "status": "working", "pollInterval": 0 }), Some(("working", 100, true))),
-            (json!({ "taskId": "1", "status": "working", "pollInterval": 99_999 }), Some(("working", 5_000, true))),
-            (json!({ "taskId": "1", "status": "completed", "pollInterval": 300 }), Some(("completed", 300, false))),
+            (
+                json!({ "taskId": "1", "status": "working", "pollInterval": 99_999 }),
+                Some(("working", 5_000, true)),
+            ),
+            (
+                json!({ "taskId": "1", "status": "completed", "pollInterval": 300 }),
+                Some(("completed", 300, false)),
+            ),
             (json!({ "taskId": 1, "status": "working" }), None),
             (json!({}), None),
         ] {

@@ -21,12 +21,19 @@ pub fn read(given: &str) -> Result<Map<String, Value>> {
         Some(path) => {
             let input: Box<dyn Read> = match path {
                 "-" => Box::new(io::stdin()),
-                path => Box::new(File::open(path).with_context(|| format!("--arguments: cannot open {}", clean(path)))?),
+                path => Box::new(
+                    File::open(path).with_context(|| format!("--arguments: cannot open {}", clean(path)))?,
+                ),
             };
             let mut bytes = Vec::new();
             let place = || format!("--arguments: cannot read {}", clean(path));
             input.take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(place)?;
-            ensure!(bytes.len() as u64 <= MAX_BYTES, "--arguments: {} is longer than {} MiB", clean(path), MAX_BYTES >> 20);
+            ensure!(
+                bytes.len() as u64 <= MAX_BYTES,
+                "--arguments: {} is longer than {} MiB",
+                clean(path),
+                MAX_BYTES >> 20
+            );
             String::from_utf8(bytes).map_err(|_| anyhow!("--arguments: {} is not UTF-8 text", clean(path)))?
         }
     };
@@ -77,7 +84,9 @@ fn is_of(kind: &str, value: &Value) -> bool {
     match kind {
         "string" => value.is_string(),
         "number" => value.is_number(),
-        "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0),
+        "integer" => {
+            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
+        }
         "boolean" => value.is_boolean(),
         "array" => value.is_array(),
         "object" => value.is_object(),
@@ -129,10 +138,11 @@ mod tests {
             (add.as_str(), json!({ "a": 1, "b": 2.5, "c": "x" }), &[][..]),
             (&add, json!({ "a": 1.0, "b": null, "d": 1 }), &[]),
             (&add, json!({ "b": 1 }), &["the tool requires the argument `a`"]),
-            (&add, json!({ "a": "1", "b": "x" }), &[
-                "the argument `a` should be: integer",
-                "the argument `b` should be: number or null",
-            ]),
+            (
+                &add,
+                json!({ "a": "1", "b": "x" }),
+                &["the argument `a` should be: integer", "the argument `b` should be: number or null"],
+            ),
             (&add, json!({ "a": 1.5, "b": 1 }), &["the argument `a` should be: integer"]),
             (&closed, json!({ "a": 1, "b": 1 }), &["the tool knows no argument `b`"]),
             (r#"{"name":"t"}"#, json!({ "a": 1 }), &[]),

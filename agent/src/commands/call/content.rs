@@ -9,7 +9,9 @@ pub fn lines(result: &str) -> Vec<String> {
     let Ok(result) = serde_json::from_str::<Value>(result) else { return Vec::new() };
     let parts = result.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let mut lines: Vec<String> = parts.iter().flat_map(part).collect();
-    if let Some(structured) = result.get("structuredContent").filter(|structured| !is_in_text(parts, structured)) {
+    if let Some(structured) =
+        result.get("structuredContent").filter(|structured| !is_in_text(parts, structured))
+    {
         lines.extend(text(&format!("{structured:#}")));
     }
     lines
@@ -50,7 +52,10 @@ fn part(part: &Value) -> Vec<String> {
 /// A part with data in base64: how much, and of which type.
 fn data(what: &str, part: &Value, member: &str) -> String {
     let encoded = part.get(member).and_then(Value::as_str).unwrap_or_default().trim_end_matches('=');
-    let kind = part.get("mimeType").and_then(Value::as_str).map_or_else(String::new, |kind| format!(" {}", clean(kind)));
+    let kind = part
+        .get("mimeType")
+        .and_then(Value::as_str)
+        .map_or_else(String::new, |kind| format!(" {}", clean(kind)));
     format!("[{what} {}{kind}]", size(encoded.len() * 3 / 4))
 }
 
@@ -66,13 +71,17 @@ fn size(bytes: usize) -> String {
 /// Whether a text says what structured content does, as the specification wants it for clients that do not know the latter.
 fn is_in_text(parts: &[Value], structured: &Value) -> bool {
     // SDKs put what is no object under `result`.
-    let inner = structured.as_object().filter(|members| members.len() == 1).and_then(|members| members.get("result"));
-    let texts: Vec<&str> =
-        parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).collect();
+    let inner =
+        structured.as_object().filter(|members| members.len() == 1).and_then(|members| members.get("result"));
+    let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).collect();
     let says = |value: &Value| {
         let is_list = value.as_array().is_some_and(|list| !list.is_empty() && list.len() == texts.len());
         texts.iter().any(|text| is_said(text, value))
-            || is_list && texts.iter().zip(value.as_array().into_iter().flatten()).all(|(text, one)| is_said(text, one))
+            || is_list
+                && texts
+                    .iter()
+                    .zip(value.as_array().into_iter().flatten())
+                    .all(|(text, one)| is_said(text, one))
     };
     says(structured) || inner.is_some_and(says)
 }
@@ -110,10 +119,10 @@ mod tests {
                 json!({ "content": [{ "type": "resource_link", "name": "n", "uri": "u" }] }),
                 &["[resource link n u]"],
             ),
-            (json!({ "content": [{ "type": "new\n" }, 3] }), &[
-                "[part of the unknown type `new `]",
-                "[part of the unknown type ``]",
-            ]),
+            (
+                json!({ "content": [{ "type": "new\n" }, 3] }),
+                &["[part of the unknown type `new `]", "[part of the unknown type ``]"],
+            ),
             (json!({ "content": [text("3")], "structuredContent": { "result": 3 } }), &["3"]),
             (json!({ "content": [text("x")], "structuredContent": { "result": "x" } }), &["x"]),
             (json!({ "content": [text("{\"a\": 1}")], "structuredContent": { "a": 1 } }), &["{\"a\": 1}"]),

@@ -170,7 +170,8 @@ impl Descriptor {
                 EventBody::ToolSeen(seen) if seen.tool_name == tool => {
                     descriptor.hash = Some(seen.tool_hash.clone());
                     descriptor.pin = knows_pins.then_some(seen.status);
-                    (descriptor.category, descriptor.risk_level) = (Some(seen.category), Some(seen.risk_level));
+                    (descriptor.category, descriptor.risk_level) =
+                        (Some(seen.category), Some(seen.risk_level));
                     descriptor.side_effect_tags.clone_from(&seen.side_effect_tags);
                     descriptor.detections.clone_from(&seen.detections);
                     descriptor.max_severity = seen.max_severity;
@@ -188,14 +189,15 @@ impl Descriptor {
 #[cfg(test)]
 mod tests {
     use mcpwarden_policy::Timestamp;
-    use mcpwarden_policy::event::examples::all;
+    use mcpwarden_policy::event::examples::examples;
     use serde_json::json;
 
     use super::*;
 
     /// The example of an event, with this id.
     fn example(kind: &str, id: &Value) -> Event {
-        let mut body = all().into_iter().map(|event| event.body).find(|body| body.kind() == kind).unwrap();
+        let mut body =
+            examples().into_iter().map(|event| event.body).find(|body| body.kind() == kind).unwrap();
         match &mut body {
             EventBody::ToolCalled(called) => called.jsonrpc_id = id.clone(),
             EventBody::ToolResult(result) => result.jsonrpc_id = id.clone(),

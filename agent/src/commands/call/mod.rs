@@ -117,7 +117,8 @@ fn prepare(options: &CallOptions) -> Result<Prepared<'_>> {
     let pins = pins.inspect_err(|why| note("the pins and approvals of the agent are not known", why)).ok();
     let knows_pins = pins.is_some();
     let blocks = standing::blocks(&options.agent.socket, &id);
-    let blocks = blocks.inspect_err(|why| note("what the running agent blocks is not known", why)).unwrap_or_default();
+    let blocks =
+        blocks.inspect_err(|why| note("what the running agent blocks is not known", why)).unwrap_or_default();
     let denied = server_denial(config, &server, &blocks)?;
     let externals = config::externals(&source, None, Secrets::Now)?;
     let policy = Policy::new(&source, profile, externals, pins.unwrap_or_default(), blocks)?;
@@ -194,7 +195,8 @@ impl Prepared<'_> {
         };
         let conversation =
             Conversation::open(&server.id, &route, &terms).await.with_context(|| shown.clone())?;
-        let mut making = Making { options, server: &server, tool: &tool, route: &route, terms: &terms, knows_pins };
+        let mut making =
+            Making { options, server: &server, tool: &tool, route: &route, terms: &terms, knows_pins };
         let outcome = making.judge_and_call(&conversation, &mut policy, arguments, trace, report).await;
         progress("is being ended");
         let fate = conversation.close().await;
@@ -234,7 +236,8 @@ impl Making<'_> {
         let requests = frames.iter().filter(|frame| frame.direction == Direction::ClientToServer);
         let meta = requests.rev().find_map(|frame| meta_of(&frame.json)).unwrap_or_default();
         let events = policy.heard(self.server, conversation, &frames).await;
-        let raw = RawValue::from_string(definition.clone()).context("the definition of the tool is no JSON")?;
+        let raw =
+            RawValue::from_string(definition.clone()).context("the definition of the tool is no JSON")?;
         report.tool = Some(Descriptor::of(&events, self.tool, raw, self.knows_pins));
         if let Some(denied) = policy.other_program(&events) {
             report.decision = denied;

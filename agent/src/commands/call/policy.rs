@@ -52,7 +52,12 @@ impl Policy {
     }
 
     /// Hands in who speaks to whom, and what was said so far. What is reported of it.
-    pub async fn heard(&mut self, server: &Server, conversation: &Conversation, frames: &[Frame]) -> Vec<Event> {
+    pub async fn heard(
+        &mut self,
+        server: &Server,
+        conversation: &Conversation,
+        frames: &[Frame],
+    ) -> Vec<Event> {
         self.open(server, conversation);
         for Frame { direction, json } in frames {
             self.frame(*direction, json);
@@ -69,7 +74,8 @@ impl Policy {
         })?;
         let demanded = started.mistaken_for.as_ref().filter(|_| started.identity != Identity::Declared)?;
         let runs = started.executable.as_deref().unwrap_or("another program");
-        let reason = format!("server '{demanded}' runs {runs}, which is not the `executable` of its declaration");
+        let reason =
+            format!("server '{demanded}' runs {runs}, which is not the `executable` of its declaration");
         Some(decision::denied(GuardKind::ServerAccess, "server_undeclared", reason))
     }
 
@@ -141,9 +147,9 @@ impl Policy {
             if questions.is_empty() {
                 return events;
             }
-            let asked = questions.iter().filter_map(|question| {
-                self.externals.get(&question.guard).map(|guard| ask(guard, question))
-            });
+            let asked = questions
+                .iter()
+                .filter_map(|question| self.externals.get(&question.guard).map(|guard| ask(guard, question)));
             for Answered { id, answer, .. } in join_all(asked).await {
                 self.hand_in(Input::Answered { id: &id, answer: answer.as_ref() });
             }

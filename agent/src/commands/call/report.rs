@@ -89,7 +89,9 @@ pub fn pending(result: &str) -> Option<String> {
             let task = value.get("task").unwrap_or(&value);
             let text = |name: &str| task.get(name).and_then(Value::as_str).map(clean).unwrap_or_default();
             Some(match text("status").as_str() {
-                "input_required" => "the task of the call requires input, which mcpwarden cannot give".to_owned(),
+                "input_required" => {
+                    "the task of the call requires input, which mcpwarden cannot give".to_owned()
+                }
                 status => format!("the server made the task {} of the call ({status})", text("taskId")),
             })
         }
@@ -109,7 +111,8 @@ fn requested(result: &Value) -> String {
         let params = request.get("params");
         let message = params.and_then(|params| params.get("message")).and_then(Value::as_str);
         let url = params.and_then(|params| params.get("url")).and_then(Value::as_str);
-        let texts: Vec<String> = message.into_iter().chain(url).map(|text| format!(" \"{}\"", clean(text))).collect();
+        let texts: Vec<String> =
+            message.into_iter().chain(url).map(|text| format!(" \"{}\"", clean(text))).collect();
         clean(method) + &texts.concat()
     };
     match requests.iter().map(one).collect::<Vec<_>>() {
@@ -157,16 +160,27 @@ impl Report {
         let id = escaped(&self.tool_id);
         match (&self.outcome, &self.result, &self.error) {
             (Outcome::Denied, ..) => match self.result_decision.as_ref().filter(|one| one.is_denial()) {
-                Some(decision) => say(format!("the result of {id} is denied {}", escaped(&decision.denial()))),
-                None => say(format!("the call of {id} is denied {}{}", escaped(&self.decision.denial()), self.advice())),
+                Some(decision) => {
+                    say(format!("the result of {id} is denied {}", escaped(&decision.denial())))
+                }
+                None => say(format!(
+                    "the call of {id} is denied {}{}",
+                    escaped(&self.decision.denial()),
+                    self.advice()
+                )),
             },
             (Outcome::TimedOut, ..) => {
                 let reason = self.reason.as_deref().unwrap_or("there is no answer");
                 say(format!("{id}: {}", escaped(reason)));
             }
             (_, _, Some(ErrorView { code, message, data })) => {
-                let data = data.as_ref().map_or_else(String::new, |data| format!("; data: {}", clean(&data.to_string())));
-                say(format!("the server answers the call of {id} with the error {code}: {}{data}", clean(message)));
+                let data = data
+                    .as_ref()
+                    .map_or_else(String::new, |data| format!("; data: {}", clean(&data.to_string())));
+                say(format!(
+                    "the server answers the call of {id} with the error {code}: {}{data}",
+                    clean(message)
+                ));
             }
             (outcome, Some(result), None) => {
                 content::lines(result.get()).into_iter().for_each(print_line);
@@ -189,7 +203,11 @@ impl Report {
     fn advice(&self) -> String {
         match self.decision.decided.code.as_deref() {
             Some("approval_required" | "approval_timed_out") => {
-                format!("; `mcpwarden approve {}:{}` approves the tool", escaped(&self.server_id), escaped(&self.tool_name))
+                format!(
+                    "; `mcpwarden approve {}:{}` approves the tool",
+                    escaped(&self.server_id),
+                    escaped(&self.tool_name)
+                )
             }
             Some("server_blocked") => "; `mcpwarden blocks` lists the blocks".to_owned(),
             _ => String::new(),
@@ -202,10 +220,15 @@ impl Report {
         if let Some(tool) = &self.tool {
             found(&tool.detections, "the definition of the tool");
             if tool.pin == Some(ToolStatus::Changed) {
-                warn("the definition of the tool differs from its pin; `mcpwarden pins diff` compares them".to_owned());
+                warn(
+                    "the definition of the tool differs from its pin; `mcpwarden pins diff` compares them"
+                        .to_owned(),
+                );
             }
         }
-        for (decision, what) in [(Some(&self.decision), "the arguments"), (self.result_decision.as_ref(), "the result")] {
+        for (decision, what) in
+            [(Some(&self.decision), "the arguments"), (self.result_decision.as_ref(), "the result")]
+        {
             let Some(decision) = decision else { continue };
             found(&decision.detections, what);
             if !decision.is_denial() {
@@ -261,7 +284,10 @@ fn effects(tool: &Descriptor) -> Option<String> {
     let risk: RiskLevel = tool.risk_level?;
     let effects: Vec<&str> = tool.side_effect_tags.iter().map(String::as_str).collect();
     let effects = if effects.is_empty() { "none known".to_owned() } else { effects.join(" ") };
-    Some(row("category", &format!("{}, risk {}, side effects: {}", word(&category), word(&risk), escaped(&effects))))
+    Some(row(
+        "category",
+        &format!("{}, risk {}, side effects: {}", word(&category), word(&risk), escaped(&effects)),
+    ))
 }
 
 /// Prints what was found in a text.
@@ -286,7 +312,9 @@ mod tests {
             (result(r#"{"resultType":"complete","content":[]}"#), Outcome::Result, None),
             (result(r#"{"content":[],"isError":true}"#), Outcome::ToolError, None),
             (
-                result(r#"{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"Who?"}}}}"#),
+                result(
+                    r#"{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"Who?"}}}}"#,
+                ),
                 Outcome::ToolError,
                 Some("elicitation/create \"Who?\""),
             ),
@@ -301,12 +329,12 @@ mod tests {
                 Outcome::ToolError,
                 Some("requires input"),
             ),
-            (result(r#"{"resultType":"x\u001b[31m"}"#), Outcome::ToolError, Some("unknown type `x\\u{1b}[31m`")),
             (
-                Answer::Error { code: -32602, message: "m".to_owned(), data: None },
+                result(r#"{"resultType":"x\u001b[31m"}"#),
                 Outcome::ToolError,
-                None,
+                Some("unknown type `x\\u{1b}[31m`"),
             ),
+            (Answer::Error { code: -32602, message: "m".to_owned(), data: None }, Outcome::ToolError, None),
         ] {
             assert_eq!(outcome(&answer), expected, "{answer:?}");
             let pending = match &answer {

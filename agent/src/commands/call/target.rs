@@ -18,10 +18,15 @@ const MAX_NAMES: usize = 20;
 pub fn parse<'a, 't>(text: &'t str, servers: &'a [Server]) -> Result<(&'a Server, &'t str)> {
     let id = text.strip_prefix(PREFIX).unwrap_or(text);
     let tool_of = |server: &Server| id.strip_prefix(server.id.as_str())?.strip_prefix(':');
-    let longest = servers.iter().filter(|server| tool_of(server).is_some()).max_by_key(|server| server.id.len());
+    let longest =
+        servers.iter().filter(|server| tool_of(server).is_some()).max_by_key(|server| server.id.len());
     if let Some((server, tool)) = longest.and_then(|server| Some((server, tool_of(server)?))) {
         if tool.is_empty() {
-            bail!("`{}` names no tool of the server {}; expected mcp:SERVER:TOOL", clean(text), clean(&server.id));
+            bail!(
+                "`{}` names no tool of the server {}; expected mcp:SERVER:TOOL",
+                clean(text),
+                clean(&server.id)
+            );
         }
         return Ok((server, tool));
     }
@@ -56,7 +61,8 @@ mod tests {
 
     #[test]
     fn tool_is_split_at_the_longest_declared_id() {
-        let yaml = "servers: [{ id: files, command: a }, { id: 'files:ro', command: b }, { id: mcp, command: c }]";
+        let yaml =
+            "servers: [{ id: files, command: a }, { id: 'files:ro', command: b }, { id: mcp, command: c }]";
         let (config, _) = mcpwarden_policy::config::parse(yaml.as_bytes()).unwrap();
         for (text, expected) in [
             ("mcp:files:read", Ok(("files", "read"))),
@@ -87,7 +93,8 @@ mod tests {
     #[test]
     fn long_lists_of_names_are_cut() {
         let names: Vec<String> = (0..25).map(|number| format!("tool{number}")).collect();
-        let error = unknown("there is no tool", "x", "it lists", names.iter().map(String::as_str)).to_string();
+        let error =
+            unknown("there is no tool", "x", "it lists", names.iter().map(String::as_str)).to_string();
         assert!(error.contains("tool19 and 5 more)") && !error.contains("tool20"), "{error}");
     }
 }
