@@ -129,21 +129,33 @@ fn refused(path: &str, problems: Vec<Problem>) -> Option<ConfigError> {
 /// It cannot be read, or has errors.
 pub fn read(path: Option<&Path>) -> Result<Source, ConfigError> {
     let Some(path) = path else { return Ok(Source::default()) };
+    let (source, warnings) = read_file(path)?;
+    let name = path.display();
+    for warning in warnings {
+        let (at, text) = (warning.at, escaped(&warning.to_string()));
+        tracing::warn!("{name}:{}:{}: {text}", at.line, at.column);
+    }
+    Ok(source)
+}
+
+/// Reads a file, and says nothing of what in it has no effect in an agent: for whoever is none.
+///
+/// # Errors
+/// It cannot be read, or has errors.
+pub fn read_quietly(path: &Path) -> Result<Source, ConfigError> {
+    read_file(path).map(|(source, _)| source)
+}
+
+fn read_file(path: &Path) -> Result<(Source, Vec<Problem>), ConfigError> {
     let name = path.display().to_string();
     let (bytes, exposed) = bytes(path)?;
     if let Some(exposed) = exposed {
         tracing::warn!("{}: {}", escaped(&name), escaped(&exposed));
     }
     match lint::parse(&bytes) {
-        Ok((config, warnings)) => {
-            for warning in warnings {
-                let (at, text) = (warning.at, escaped(&warning.to_string()));
-                tracing::warn!("{name}:{}:{}: {text}", at.line, at.column);
-            }
-            Ok(Source { config, file: Some((name, bytes)) })
-        }
+        Ok((config, warnings)) => Ok((Source { config, file: Some((name, bytes)) }, warnings)),
         // There is an error: that is why it was refused.
-        Err(problems) => refused(&name, problems).map_or_else(|| Ok(Source::default()), Err),
+        Err(problems) => refused(&name, problems).map_or_else(|| Ok((Source::default(), Vec::new())), Err),
     }
 }
 
@@ -194,14 +206,15 @@ fn engine_config(
     })
 }
 
-/// An engine that goes by this configuration for one client: as the entry of `sessions` with this index has it, or, without one,
-/// the entry that is the client's.
+/// An engine that goes by this configuration for one client of one declared server: as the entry of `sessions` with this index has
+/// it, or, without one, the entry that is the client's. Of several declarations with one command line, this one is meant.
 ///
 /// # Errors
 /// A rule or a guard cannot be made of it.
-pub fn engine_of_profile(source: &Source, profile: Option<usize>) -> anyhow::Result<Engine> {
+pub fn engine_of_call(source: &Source, server: &str, profile: Option<usize>) -> anyhow::Result<Engine> {
     let detector = detector(source)?;
-    let settings = engine_config(source, &detector, [0; 32], false, false)?;
+    let mut settings = engine_config(source, &detector, [0; 32], false, false)?;
+    settings.declared.retain(|declared| *declared.id.0 == *server);
     Ok(Engine::new(settings).with_judge(judge_of_profile(source, &detector, profile)?))
 }
 

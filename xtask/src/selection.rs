@@ -39,6 +39,11 @@ const EVERY_COMMIT: &[Selected] = &[
         &[
             "answers::candidate_capture_is_limited_by_its_budget",
             "approvals",
+            "call::agent_lists_a_server_on_request",
+            "call::agent_reports_the_call_and_its_decisions_hold",
+            "call::denied_call_is_not_sent",
+            "call::every_answer_has_its_exit_status_and_words",
+            "call::tool_of_each_transport_and_era_is_called",
             "control::follower_gets_exactly_the_printed_events",
             "corpus",
             "early::open_connections_over_tcp_are_adopted",

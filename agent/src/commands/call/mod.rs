@@ -49,7 +49,7 @@ use crate::external::Secrets;
 use crate::output::{FAILED, clean, escaped, one_line, print_error};
 use decision::{Decision, Descriptor};
 use policy::Policy;
-use report::{DRY, Outcome, Report};
+use report::{Outcome, Report};
 
 /// The id of the call, as the policy core sees it.
 const ID: &str = "mcpwarden-call";
@@ -103,7 +103,7 @@ struct Prepared<'a> {
 }
 
 fn prepare(options: &CallOptions) -> Result<Prepared<'_>> {
-    let source = config::read(Some(&options.config))?;
+    let source = config::read_quietly(&options.config)?;
     let config = &source.config;
     let (server, tool) = target::parse(&options.tool, &config.servers)?;
     let (server, tool) = (server.clone(), tool.to_owned());
@@ -121,7 +121,7 @@ fn prepare(options: &CallOptions) -> Result<Prepared<'_>> {
         blocks.inspect_err(|why| note("what the running agent blocks is not known", why)).unwrap_or_default();
     let denied = server_denial(config, &server, &blocks)?;
     let externals = config::externals(&source, None, Secrets::Now)?;
-    let policy = Policy::new(&source, profile, externals, pins.unwrap_or_default(), blocks)?;
+    let policy = Policy::new(&source, &server.id, profile, externals, pins.unwrap_or_default(), blocks)?;
     let access = Access::of(&server).with_context(|| clean(&server.id))?;
     Ok(Prepared { options, server, tool, arguments, policy, knows_pins, access, denied })
 }
@@ -161,7 +161,8 @@ impl Prepared<'_> {
             result: None,
             error: None,
             result_decision: None,
-            reason: self.options.dry_run.then(|| DRY.to_owned()),
+            reason: None,
+            is_dry: self.options.dry_run,
         };
         let trace = Trace::random()?;
         report.trace_id.clone_from(&trace.id);
@@ -239,7 +240,7 @@ impl Making<'_> {
         let raw =
             RawValue::from_string(definition.clone()).context("the definition of the tool is no JSON")?;
         report.tool = Some(Descriptor::of(&events, self.tool, raw, self.knows_pins));
-        if let Some(denied) = policy.other_program(&events) {
+        if let Some(denied) = policy.other_program(self.server, &events)? {
             report.decision = denied;
             return Ok(());
         }

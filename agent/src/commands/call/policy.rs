@@ -1,7 +1,7 @@
 //! The policy core, for one conversation of this process: what was said goes in, and before anything follows from it, guards that
 //! others wrote have answered.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use futures_util::future::join_all;
 use mcpwarden_client::Frame;
 use mcpwarden_client::call::Conversation;
@@ -34,18 +34,19 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// By a configuration, as a client of this entry of `sessions`.
+    /// By a configuration, for a declared server, as a client of this entry of `sessions`.
     ///
     /// # Errors
     /// A rule or a guard cannot be made of it.
     pub fn new(
         source: &Source,
+        server: &str,
         profile: Option<usize>,
         externals: Externals,
         pins: MemoryStore,
         blocks: Vec<CallBlock>,
     ) -> Result<Self> {
-        let engine = config::engine_of_profile(source, profile)?.with_store(Box::new(pins));
+        let engine = config::engine_of_call(source, server, profile)?.with_store(Box::new(pins));
         let mut policy = Self { engine, externals, clock: Clock::new(), outputs: Vec::new() };
         policy.hand_in(Input::Operator(OperatorCommand::BlockCalls(blocks)));
         Ok(policy)
@@ -67,16 +68,27 @@ impl Policy {
 
     /// The denial of a server that runs another program than the one that its declaration demands (`executable`), among what was
     /// reported of it.
-    pub fn other_program(&self, events: &[Event]) -> Option<Decision> {
+    ///
+    /// # Errors
+    /// It counts as another server than the one that is meant, by whose rules nothing is judged.
+    pub fn other_program(&self, server: &Server, events: &[Event]) -> Result<Option<Decision>> {
         let started = events.iter().find_map(|event| match &event.body {
-            EventBody::ServerStarted(started) => Some(started),
+            EventBody::ServerStarted(started) => Some((event.server_id.as_ref(), started)),
             _ => None,
-        })?;
-        let demanded = started.mistaken_for.as_ref().filter(|_| started.identity != Identity::Declared)?;
+        });
+        let (id, started) =
+            started.context("the policy does not recognise the server, so that nothing is called")?;
+        ensure!(
+            id.is_some_and(|id| *id.0 == *server.id),
+            "the policy takes the server for another one, so that nothing is called"
+        );
+        if started.identity == Identity::Declared {
+            return Ok(None);
+        }
         let runs = started.executable.as_deref().unwrap_or("another program");
         let reason =
-            format!("server '{demanded}' runs {runs}, which is not the `executable` of its declaration");
-        Some(decision::denied(GuardKind::ServerAccess, "server_undeclared", reason))
+            format!("server '{}' runs {runs}, which is not the `executable` of its declaration", server.id);
+        Ok(Some(decision::denied(GuardKind::ServerAccess, "server_undeclared", reason)))
     }
 
     /// Hands in the call that is to be made. What is reported of it, by when all guards have answered.

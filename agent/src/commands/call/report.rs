@@ -63,6 +63,9 @@ pub struct Report {
     /// Why there is no answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether nothing was to be called.
+    #[serde(skip)]
+    pub is_dry: bool,
 }
 
 /// An error of JSON-RPC.
@@ -153,7 +156,7 @@ impl Report {
             return print_json_line(self);
         }
         self.warn();
-        if self.outcome == Outcome::Allowed || self.outcome == Outcome::Denied && self.is_dry() {
+        if self.is_dry {
             self.describe().into_iter().for_each(print_line);
         }
         let say = |text: String| print_error(format!("mcpwarden: {text}"));
@@ -192,11 +195,6 @@ impl Report {
             }
             (_, None, None) => {}
         }
-    }
-
-    /// Whether nothing was to be called.
-    fn is_dry(&self) -> bool {
-        self.result_decision.is_none() && self.reason.as_deref() == Some(DRY)
     }
 
     /// What an operator can do about a denial, where that is plain.
@@ -270,9 +268,6 @@ impl Report {
         lines
     }
 }
-
-/// The reason of a report of a call that is not made.
-pub const DRY: &str = "dry run";
 
 fn row(name: &str, value: &str) -> String {
     format!("{name:<12} {value}").trim_end().to_owned()
