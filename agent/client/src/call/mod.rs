@@ -114,6 +114,8 @@ pub struct Conversation {
     program: Option<Program>,
     kind: ServerType,
     peer: Option<SocketAddr>,
+    /// Until when it may list.
+    end: Instant,
 }
 
 impl Conversation {
@@ -162,7 +164,7 @@ impl Conversation {
     /// It does not list them in time ([`TimedOut`]), or not as it should.
     pub async fn tools(&self, terms: &Terms<'_>) -> Result<Listed> {
         (terms.progress)("is asked for its tools");
-        let listed = within(terms, Instant::now() + terms.timeout, tools(&self.service, &self.tap)).await;
+        let listed = within(terms, self.end, tools(&self.service, &self.tap)).await;
         listed.map_err(stopped)
     }
 
@@ -272,7 +274,7 @@ async fn attempt(
             match within(terms, end, greet(pipes, opening, &tap, terms.progress)).await {
                 Ok(service) => {
                     let (kind, program) = (ServerType::Stdio, Some(program));
-                    Ok(Conversation { service, tap, program, kind, peer: None })
+                    Ok(Conversation { service, tap, program, kind, peer: None, end })
                 }
                 Err(error) => {
                     (terms.progress)("is being ended");
@@ -292,7 +294,7 @@ async fn attempt(
             let outcome = within(terms, end, greeting).await;
             access.check()?;
             let Greeted { service, kind, peer, tap } = outcome.map_err(|error| access.conceal(error))?;
-            Ok(Conversation { service, tap, program: None, kind, peer })
+            Ok(Conversation { service, tap, program: None, kind, peer, end })
         }
     }
 }
@@ -317,6 +319,17 @@ mod tests {
             ),
         ] {
             assert_eq!(call.params(), expected);
+        }
+    }
+
+    #[test]
+    fn what_the_gate_stops_is_told_from_other_failures() {
+        let failure = |why: &str| Error::from(Failure { why: why.to_owned(), status: None });
+        for (error, expected) in
+            [(failure(STOPPED), true), (failure("it sent too much"), false), (anyhow!("other"), false)]
+        {
+            let text = error.to_string();
+            assert_eq!(stopped(error).is::<Stopped>(), expected, "{text}");
         }
     }
 

@@ -38,6 +38,13 @@ pub fn denied(guard: GuardKind, code: &str, reason: String) -> Decision {
     Decision { decided, ..Decision::default() }
 }
 
+/// What the gate of a running agent stopped.
+pub fn stopped(reason: String) -> Decision {
+    let (action, code) = (Action::Block, Some("gate".to_owned()));
+    let decided = Decided { action, enforced: true, code, reason: Some(reason), ..Decided::default() };
+    Decision { decided, ..Decision::default() }
+}
+
 impl Decision {
     /// Whether it denies.
     pub fn is_denial(&self) -> bool {

@@ -24,13 +24,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Error, Result};
+use anyhow::{Context as _, Result};
 use mcpwarden_client::Listed;
-use mcpwarden_client::call::{
-    Access, Answer, CallTimedOut, Conversation, Route, Stopped, ToolCall, wants_task,
-};
+use mcpwarden_client::call::{Access, Answer, Conversation, Route, ToolCall, wants_task};
 use mcpwarden_client::inspect::{
-    session::{self, Interrupted, Terms, TimedOut},
+    session::{self, Interrupted, Terms},
     user::{self, Environment},
 };
 use mcpwarden_policy::config::Server;
@@ -73,19 +71,8 @@ pub fn run(options: &CallOptions) -> ExitCode {
                 return ExitCode::from(*status);
             }
             print_error(format!("mcpwarden: {}", one_line(&format!("{error:#}"))));
-            ExitCode::from(status(&error))
+            ExitCode::from(FAILED)
         }
-    }
-}
-
-/// The exit status of an error by which there is no report.
-fn status(error: &Error) -> u8 {
-    if error.is::<TimedOut>() {
-        Outcome::TimedOut.status()
-    } else if error.is::<Stopped>() {
-        Outcome::Denied.status()
-    } else {
-        FAILED
     }
 }
 
@@ -177,7 +164,11 @@ impl Prepared<'_> {
         let outcome = runtime.block_on(self.converse(&environment, &trace, &mut report));
         // A name that is still being looked up is nobody's concern now.
         runtime.shutdown_background();
-        outcome.map(|()| report)
+        match outcome {
+            Ok(()) => {}
+            Err(error) => report.failed(error)?,
+        }
+        Ok(report)
     }
 
     async fn converse(self, environment: &Environment, trace: &Trace, report: &mut Report) -> Result<()> {
@@ -202,11 +193,10 @@ impl Prepared<'_> {
         progress("is being ended");
         let fate = conversation.close().await;
         outcome.map_err(|error| {
-            let is_known = error.is::<Interrupted>() || error.is::<TimedOut>() || error.is::<Stopped>();
-            let fate = if is_known || fate.is_empty() { String::new() } else { format!("; {fate}") };
-            match fate.is_empty() {
+            let is_known = error.is::<Interrupted>() || report::is_outcome(&error);
+            match is_known || fate.is_empty() {
                 true => error.context(shown.clone()),
-                false => anyhow::anyhow!("{shown}: {error:#}{fate}"),
+                false => anyhow::anyhow!("{shown}: {error:#}; {fate}"),
             }
         })
     }
@@ -269,11 +259,6 @@ impl Making<'_> {
                 let answer = self.concealed(answer);
                 let events = policy.answer(&answer.frame(ID)).await;
                 report.answered(answer, decision::of_answer(&events, &json!(ID)));
-                Ok(())
-            }
-            Err(error) if error.is::<CallTimedOut>() => {
-                report.outcome = Outcome::TimedOut;
-                report.reason = Some(format!("{error:#}"));
                 Ok(())
             }
             Err(error) => Err(error),

@@ -210,10 +210,21 @@ mod tests {
             .spawn()
             .unwrap();
         let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        let mut found = Vec::new();
-        while found.len() < 2 && std::time::Instant::now() < until {
+        let has_other_streams = |pid: u32| {
+            let parents = process::parents();
+            let mut children = parents.iter().filter(|(_, of)| **of == pid).map(|(child, _)| child);
+            children.any(|child| {
+                let stream = std::fs::read_link(format!("/proc/{child}/fd/0"));
+                stream.is_ok_and(|path| path == std::path::Path::new("/dev/null"))
+            })
+        };
+        let mut found = programs(child.id());
+        while !found.get(1).is_some_and(|second| has_other_streams(second.pid))
+            && std::time::Instant::now() < until
+        {
             found = programs(child.id());
         }
+        found = programs(child.id());
         assert_eq!(found.first().map(|process| process.pid), Some(child.id()));
         assert_eq!(found.len(), 2, "{found:?}");
         drop(child.stdin.take());

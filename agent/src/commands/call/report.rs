@@ -1,6 +1,8 @@
 //! What came of a call: for programs one JSON object, for people the result on standard output and all else on standard error.
 
-use mcpwarden_client::call::{Answer, is_task};
+use anyhow::{Error, Result};
+use mcpwarden_client::call::{Answer, CallTimedOut, Stopped, is_task};
+use mcpwarden_client::inspect::session::TimedOut;
 use mcpwarden_policy::event::{Detection, ToolStatus};
 use mcpwarden_policy::guard::{RiskLevel, ToolCategory};
 use mcpwarden_policy::protocol::{members, string};
@@ -9,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::content;
-use super::decision::{Decision, Descriptor};
+use super::decision::{self, Decision, Descriptor};
 use crate::output::{clean, escaped, print_error, print_json_line, print_line, word};
 
 /// What became of a call.
@@ -136,7 +138,30 @@ pub fn outcome(answer: &Answer) -> Outcome {
     }
 }
 
+/// Whether an error is one of a call's outcomes.
+pub fn is_outcome(error: &Error) -> bool {
+    error.is::<Stopped>() || error.is::<TimedOut>() || error.is::<CallTimedOut>()
+}
+
 impl Report {
+    /// With the error by which a call ended without an answer.
+    ///
+    /// # Errors
+    /// The same, where it is none of a call's outcomes.
+    pub fn failed(&mut self, error: Error) -> Result<()> {
+        let opening = error.downcast_ref().map(TimedOut::to_string);
+        if let Some(reason) = opening.or_else(|| error.downcast_ref().map(CallTimedOut::to_string)) {
+            (self.outcome, self.reason) = (Outcome::TimedOut, Some(reason));
+            return Ok(());
+        }
+        if let Some(stopped) = error.downcast_ref::<Stopped>() {
+            self.outcome = Outcome::Denied;
+            self.decision = decision::stopped(stopped.to_string());
+            return Ok(());
+        }
+        Err(error)
+    }
+
     /// With an answer, which is left out where it must not be used.
     pub fn answered(&mut self, answer: Answer, decision: Decision) {
         self.outcome = if decision.is_denial() { Outcome::Denied } else { outcome(&answer) };
@@ -341,6 +366,37 @@ mod tests {
                 (Some(text), Some(part)) => assert!(text.contains(part), "{text}"),
                 _ => panic!("{answer:?}: {pending:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn some_errors_are_outcomes() {
+        use mcpwarden_policy::config::Period;
+        let second = Period(std::time::Duration::from_secs(1));
+        for (error, expected) in [
+            (Error::from(TimedOut(second)).context("a"), Some(Outcome::TimedOut)),
+            (Error::from(CallTimedOut(second)), Some(Outcome::TimedOut)),
+            (Error::from(Stopped).context("a"), Some(Outcome::Denied)),
+            (anyhow::anyhow!("other"), None),
+        ] {
+            let mut report = Report {
+                outcome: Outcome::Denied,
+                tool_id: String::new(),
+                server_id: String::new(),
+                tool_name: String::new(),
+                trace_id: String::new(),
+                tool: None,
+                decision: Decision::default(),
+                result: None,
+                error: None,
+                result_decision: None,
+                reason: None,
+                is_dry: false,
+            };
+            assert_eq!(is_outcome(&error), expected.is_some(), "{error:#}");
+            let outcome = report.failed(error).ok().map(|()| report.outcome);
+            assert_eq!(outcome, expected);
+            assert_eq!(report.decision.is_denial(), expected == Some(Outcome::Denied));
         }
     }
 

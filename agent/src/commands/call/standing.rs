@@ -1,7 +1,6 @@
 //! What stands already: pins and decisions in the agent's database, and what a running agent blocks.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use anyhow::Result;
@@ -12,7 +11,10 @@ use mcpwarden_policy::registry::{MemoryStore, Store as _};
 use mcpwarden_store::database::DatabaseError;
 use mcpwarden_store::registry::{PINS, SCHEMA, each};
 
-use crate::control::{BLOCKS, BlockView, Blocks, client::query_agent};
+use crate::control::{
+    BLOCKS, BlockView, Blocks,
+    client::{Unreachable, query_agent},
+};
 use crate::output::one_line;
 
 /// The pins of a server, beside the database of events at `events`. They are not written. `Err`: why they are not known, in words.
@@ -42,15 +44,16 @@ pub fn pins(events: &Path, server: &ServerId) -> Result<MemoryStore, String> {
 /// # Errors
 /// See above.
 pub fn blocks(socket: &Path, server: &ServerId) -> Result<Vec<CallBlock>, String> {
-    match UnixStream::connect(socket) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-            return Ok(Vec::new());
+    let nobody = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+    match query_agent::<Blocks>(socket, Method::GET, BLOCKS, &()) {
+        Ok(all) => Ok(all.blocks.into_iter().filter_map(|block| of_server(block, server)).collect()),
+        Err(error)
+            if error.downcast_ref().is_some_and(|error: &Unreachable| nobody.contains(&error.kind)) =>
+        {
+            Ok(Vec::new())
         }
-        _ => {}
+        Err(error) => Err(one_line(&format!("{error:#}"))),
     }
-    let all: Blocks =
-        query_agent(socket, Method::GET, BLOCKS, &()).map_err(|error| one_line(&format!("{error:#}")))?;
-    Ok(all.blocks.into_iter().filter_map(|block| of_server(block, server)).collect())
 }
 
 /// A block as one of calls, if it is about this server: of its calls, or of the declared server.
