@@ -1,6 +1,6 @@
 """A server over stdio, of revisions with a handshake, whose one tool `t` answers a call as the argument of this program says.
 
-usage: calling.py VARIANT; the variants are the keys of ANSWERS, `silent` and `dies`. With HEARD in the environment, all that comes in
+usage: calling.py VARIANT; the variants are the keys of ANSWERS, and those that are compared with below. With HEARD in the environment, all that comes in
 is written to that file.
 """
 
@@ -21,10 +21,14 @@ ANSWERS = {
     "works-forever": {"task": {"taskId": "7", "status": "working", "pollInterval": 100}},
 }
 HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "calling", "version": "1"}}
-TOOL = {"name": "t", "description": "Adds two numbers.", "inputSchema": {"type": "object"}}
 MIB = 1 << 20
 
 variant = sys.argv[1]
+TOOL = {
+    "name": "t",
+    "description": "A poison." if variant == "poison" else "Adds two numbers.",
+    "inputSchema": {"type": "object"},
+}
 heard = open(os.environ["HEARD"], "w") if "HEARD" in os.environ else None
 asked = 0
 
@@ -65,5 +69,5 @@ for line in sys.stdin:
         for _ in range(100):
             sys.stdout.write("x" * MIB)
         say({})
-    elif variant != "silent":
+    elif variant not in ("silent", "poison"):
         say(answer | {"result": ANSWERS[variant]})

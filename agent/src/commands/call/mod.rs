@@ -25,12 +25,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use mcpwarden_client::Listed;
 use mcpwarden_client::call::{Access, Answer, Conversation, Route, ToolCall, wants_task};
 use mcpwarden_client::inspect::{
     session::{self, Interrupted, Terms},
     user::{self, Environment},
 };
+use mcpwarden_client::{Frame, Listed};
 use mcpwarden_policy::config::Server;
 use mcpwarden_policy::event::ServerType;
 use mcpwarden_policy::guard::GuardKind;
@@ -223,7 +223,8 @@ impl Making<'_> {
     ) -> Result<()> {
         let listed = conversation.tools(self.terms).await?;
         let definition = self.find(&listed)?;
-        let frames = conversation.frames();
+        let conceal = |frame: Frame| Frame { json: self.route.concealed(frame.json), ..frame };
+        let frames: Vec<Frame> = conversation.frames().into_iter().map(conceal).collect();
         let requests = frames.iter().filter(|frame| frame.direction == Direction::ClientToServer);
         let meta = requests.rev().find_map(|frame| meta_of(&frame.json)).unwrap_or_default();
         let events = policy.heard(self.server, conversation, &frames).await;
