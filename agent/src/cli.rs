@@ -117,7 +117,7 @@ pub enum Command {
     /// A server over stdio runs as the current user; under sudo, as the user who called sudo, not as root. It is ended afterwards.
     /// A running agent sees the call as that of any other client; its events have the `trace_id` of the call in `traceparent`.
     ///
-    /// Exit status 0: the tool has a result; 1: the tool or the server reports an error; 2: the call could not be made; 3: the call
+    /// Exit status 0: the tool has a result; 1: the tool or the server reports an error; 2: anything else failed; 3: the call
     /// or its result is denied; 4: the server took too long.
     #[command(after_long_help = call::CALL_EXAMPLES)]
     Call(CallOptions),

@@ -56,7 +56,7 @@ const OPENING: Duration = Duration::from_secs(30);
 /// How long it may take to answer, where neither its declaration nor anybody says otherwise.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// Calls a tool. Exit status 0: it has a result; 1: an error is its result; 2: it could not be called; 3: the call or its result is
+/// Calls a tool. Exit status 0: it has a result; 1: an error is its result; 2: anything else failed; 3: the call or its result is
 /// denied; 4: the server took too long; 128 and the number of a signal that came.
 pub fn run(options: &CallOptions) -> ExitCode {
     let outcome = prepare(options).and_then(Prepared::call);
