@@ -1,21 +1,18 @@
-//! `mcpwarden call`, and `tools --refresh`: calls that an operator makes, and lists that the agent asks for when it is told to.
+//! `mcpwarden call`: calls that an operator makes.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+mod addresses;
+mod guards;
+
+use std::fs;
 use std::process::Command;
-use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::command::{CommandOutput, ask, configured, directory, ends, mcpwarden};
-use mcpwarden_tests::guard_service::GuardService;
-use mcpwarden_tests::http_server::{CERTIFICATE, HttpServer, Style};
+use mcpwarden_tests::command::{CommandOutput, configured, directory, ends, mcpwarden};
+use mcpwarden_tests::http_server::{HttpServer, Style};
 use mcpwarden_tests::places;
 use mcpwarden_tests::remote::Remote;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 /// A configuration, and a place without an agent and its database.
 struct Bench {
@@ -241,152 +238,6 @@ fn dry_run_describes_the_tool_and_calls_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A service is asked before the call is made, and again before its result is printed; one that fails denies or not, as configured.
-#[test]
-fn guards_of_others_are_awaited() -> Result<()> {
-    let heard = tempfile::tempdir()?;
-    let (component, heard) = (heard.path().join("guard.wasm"), heard.path().join("heard"));
-    fs::write(&component, super::guards::component())?;
-    let service = GuardService::start(|request| {
-        let data = &request["operation"]["data"];
-        let deny = |code: &str| {
-            (200, json!({ "decision": "deny", "reason": { "code": code, "message": "not so" } }))
-        };
-        match (request["phase"].as_str(), data["arguments"]["do"].as_str()) {
-            (Some("tool_invoke"), Some("deny")) => deny("bad"),
-            (Some("tool_result"), _) if data.to_string().contains("done") => deny("worse"),
-            (Some("tools_list"), _) if data.to_string().contains("poison") => deny("worst"),
-            (_, Some("fail")) => (500, json!({})),
-            _ => (200, json!({ "decision": "allow" })),
-        }
-    })?;
-    let entry =
-        |variant: &str| calling_as("works", variant, &format!(", env: {{ HEARD: \"{}\" }}", heard.display()));
-    let http = |mode: &str, phases: &str, more: &str| {
-        format!(
-            "guards: [{{ kind: http, name: judge, failure_mode: {mode}, runs_on: [{phases}], \
-             config: {{ url: \"http://{}/x\", share: full{more} }} }}]\n",
-            service.address
-        )
-    };
-    let wasm = format!(
-        "guards: [{{ kind: wasm, name: words, config: {{ module_path: {} }} }}]\n",
-        component.display()
-    );
-    let holds = ", hold_until_judged: true";
-    for (name, guards, variant, what, code, sent, part) in [
-        ("allows", http("fail_closed", "tool_invoke", ""), "works", "it", 0, true, ""),
-        (
-            "denies",
-            http("fail_open", "tool_invoke", ""),
-            "works",
-            "deny",
-            3,
-            false,
-            "denied by judge (bad): not so",
-        ),
-        (
-            "fails closed",
-            http("fail_closed", "tool_invoke", ""),
-            "works",
-            "fail",
-            3,
-            false,
-            "by judge (guard_error)",
-        ),
-        (
-            "fails open",
-            http("fail_open", "tool_invoke", ""),
-            "works",
-            "fail",
-            0,
-            true,
-            "the guard judge has no answer",
-        ),
-        (
-            "denies the result",
-            http("fail_open", "tool_result", ""),
-            "works",
-            "it",
-            3,
-            true,
-            "the result of mcp:works:t is denied by judge (worse)",
-        ),
-        ("judges the list first", http("fail_closed", "tools_list", holds), "works", "it", 0, true, ""),
-        (
-            "denies the definition",
-            http("fail_closed", "tools_list", holds),
-            "poison",
-            "it",
-            3,
-            false,
-            "the guard judge denied it: not so",
-        ),
-        ("a component allows", wasm.clone(), "works", "it", 0, true, ""),
-        ("a component denies", wasm, "works", "deny", 3, false, "denied by words (bad): not so"),
-    ] {
-        let bench = Bench::new(&(servers(&[entry(variant)]) + &guards))?;
-        let arguments = json!({ "do": what }).to_string();
-        let said = bench.call("mcp:works:t", &["--arguments", &arguments])?;
-        said.expect(name, code, if code == 0 { "done\n" } else { "" })?;
-        ensure!(said.stderr.contains(part) && (code == 0 || said.stdout.is_empty()), "{name}: {said:?}");
-        let heard = fs::read_to_string(&heard)?;
-        ensure!(heard.contains("tools/call") == sent, "{name}: {heard}");
-    }
-    Ok(())
-}
-
-/// Servers at addresses, as they are declared: with credentials and certificates, and those that are of no use.
-#[test]
-fn server_at_an_address_is_reached_as_declared() -> Result<()> {
-    let place = tempfile::tempdir()?;
-    let secret = |name: &str, text: &str| -> Result<String> {
-        let path = place.path().join(name);
-        fs::write(&path, text)?;
-        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-        Ok(format!(", headers_from: {}", path.display()))
-    };
-    let (right, wrong) = (
-        secret("right", "Authorization: Bearer s3cret")?,
-        secret("wrong", "Authorization: Bearer wr0ng-one")?,
-    );
-    let der = CertificateDer::from_pem_slice(CERTIFICATE)?;
-    let digest: String = Sha256::digest(&der).iter().map(|byte| format!("{byte:02x}")).collect();
-    let fingerprint = |digest: &str| format!(", tls_fingerprint: \"sha256:{digest}\"");
-    for (name, style, more, code, part) in [
-        ("plain", Style::Json, String::new(), 0, "decision     allowed"),
-        ("events", Style::Events, String::new(), 0, "decision     allowed"),
-        ("old", Style::Old, String::new(), 0, "decision     allowed"),
-        ("credentials", Style::Locked, right, 0, "decision     allowed"),
-        ("wrong credentials", Style::Locked, wrong, 2, "the credentials of its headers_from are not enough"),
-        ("no credentials", Style::Locked, String::new(), 2, "name a file with them in its headers_from"),
-        ("certificate", Style::Tls, fingerprint(&digest), 0, "decision     allowed"),
-        (
-            "another certificate",
-            Style::Tls,
-            fingerprint(&"0".repeat(64)),
-            2,
-            "its certificate is another than the declared one",
-        ),
-        ("unknown certificate", Style::Tls, String::new(), 2, "nobody whom this system trusts"),
-        ("a page", Style::Page, String::new(), 2, "no MCP server is at this address"),
-        ("silent", Style::Silent, String::new(), 4, "it did not answer within 3s"),
-        ("floods", Style::Flood, String::new(), 2, "it sent more than 32 MiB"),
-        ("gone", Style::Gone, String::new(), 2, "remote: "),
-    ] {
-        let server = HttpServer::start(style)?;
-        let kind = if style == Style::Old { "sse" } else { "http" };
-        let entry = format!("{{ id: remote, type: {kind}, url: \"{}\"{more} }}", server.url());
-        let bench = Bench::new(&servers(&[entry]))?;
-        let timeout = if code == 4 { "3s" } else { "60s" };
-        let said = bench.call("mcp:remote:a", &["--dry-run", "--timeout", timeout])?;
-        let all = format!("{}{}", said.stdout, said.stderr);
-        ensure!(said.code == Some(code) && all.contains(part), "{name}: {said:?}");
-        ensure!(!all.contains("s3cret") && !all.contains("wr0ng"), "{name}: {said:?}");
-    }
-    Ok(())
-}
-
 /// The agent sees the call as any client's, with the id that is printed; and what its operators decided holds for the next.
 #[test]
 fn agent_reports_the_call_and_its_decisions_hold() -> Result<()> {
@@ -454,55 +305,5 @@ fn blocked_server_is_not_called() -> Result<()> {
     );
     ensure!(server.requests() == 0, "it was reached");
     agent.stop()?;
-    Ok(())
-}
-
-#[test]
-fn agent_lists_a_server_on_request() -> Result<()> {
-    let (server, other) = (HttpServer::start(Style::Json)?, HttpServer::start(Style::Json)?);
-    let tool = |text: &str| json!({ "name": "a", "description": text, "inputSchema": { "type": "object" } });
-    server.offers(tool("Adds two numbers."));
-    let entries = [
-        format!("{{ id: remote, type: http, url: \"{}\" }}", server.url()),
-        format!("{{ id: other, type: http, url: \"{}\", enabled: false }}", other.url()),
-        "{ id: program, command: x }".to_owned(),
-    ];
-    let yaml = servers(&entries) + "discovery: { list_every: 1h }\n";
-    let (_directory, config) = configured(&yaml)?;
-    let agent = Agent::start(&["--config", &config])?;
-    agent.wait_for("the tool", |event| is(event, "mcp_tool_seen") && event["server_id"] == "remote")?;
-    let refresh = |args: &[&str]| agent.tell(&[&["tools", "--refresh"], args].concat());
-    refresh(&["remote"])?.expect("nothing new", 0, "lists 1 tool\nnothing is new or changed")?;
-    server.offers(tool("Adds three numbers."));
-    let begun = Instant::now();
-    refresh(&["remote"])?.expect("a change", 0, "changed: a")?;
-    ensure!(begun.elapsed().as_secs() < 30, "it took {:?}", begun.elapsed());
-    let changed = agent.wait_for("the change", |event| is(event, "mcp_tool_changed"))?;
-    ensure!(changed["server_id"] == "remote", "{changed}");
-    server.offers(json!({ "name": "b", "description": "Adds.", "inputSchema": { "type": "object" } }));
-    let renamed = refresh(&["remote", "--json"])?;
-    let view = parsed(&renamed)?;
-    ensure!(view["new"] == json!(["b"]) && view["removed"] == json!(["a"]) && view["tools"] == 1, "{view}");
-    for (id, part) in [
-        ("program", "the agent starts no programs"),
-        ("other", "enabled: false"),
-        ("remot", "declares no server `remot`; did you mean `remote`?"),
-    ] {
-        let said = refresh(&[id])?;
-        said.expect(id, 2, "")?;
-        ensure!(said.stderr.contains(part) && said.stdout.is_empty(), "{id}: {said:?}");
-    }
-    // Another plan: its first listing answers requests as well.
-    fs::write(&config, yaml.replace("enabled: false", "enabled: true"))?;
-    agent.tell(&["reload"])?.expect("reload", 0, "")?;
-    refresh(&["other"])?.expect("another plan", 0, "lists 1 tool")?;
-    server.becomes(Style::Gone);
-    let said = refresh(&["remote"])?;
-    said.expect("a server that is gone", 2, "")?;
-    ensure!(said.stderr.contains("remote cannot be listed: "), "{said:?}");
-    agent.stop()?;
-    let none = ask(&["tools", "--refresh", "remote", "--socket", "/nowhere/control.sock"])?;
-    none.expect("no agent", 2, "")?;
-    ensure!(none.stderr.contains("no agent runs that listens at"), "{none:?}");
     Ok(())
 }

@@ -8,19 +8,19 @@
 //! | `standing` | pins, decisions and blocks that stand already |
 //! | `policy` | the policy core, for this one conversation |
 //! | `decision` | what it reported of the tool, the call and the answer |
-//! | `report`, `content` | what is printed |
+//! | `trace` | the id that events of both ends have |
+//! | `report`, `pending`, `content` | what is printed |
 
 mod arguments;
 mod content;
 mod decision;
+mod pending;
 mod policy;
 mod report;
 mod standing;
 mod target;
+mod trace;
 
-use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -48,6 +48,7 @@ use crate::output::{FAILED, clean, escaped, one_line, print_error};
 use decision::{Decision, Descriptor};
 use policy::Policy;
 use report::{Outcome, Report};
+use trace::Trace;
 
 /// The id of the call, as the policy core sees it.
 const ID: &str = "mcpwarden-call";
@@ -316,31 +317,6 @@ fn request(call: &ToolCall, mut meta: Map<String, Value>) -> String {
     json!({ "jsonrpc": "2.0", "id": ID, "method": "tools/call", "params": params }).to_string()
 }
 
-/// A trace of its own for each call (W3C Trace Context).
-struct Trace {
-    id: String,
-    span: String,
-}
-
-impl Trace {
-    /// # Errors
-    /// There are no random numbers.
-    fn random() -> Result<Self> {
-        let mut bytes = [0; 24];
-        let path = Path::new("/dev/urandom");
-        let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
-        read.with_context(|| format!("cannot read {}", path.display()))?;
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let (id, span) = bytes.split_at(16);
-        Ok(Self { id: hex(id), span: hex(span) })
-    }
-
-    /// The text that goes with the call.
-    fn parent(&self) -> String {
-        format!("00-{}-{}-01", self.id, self.span)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -396,15 +372,5 @@ mod tests {
             json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28", "traceparent": "00-a-b-01" });
         assert_eq!(request["params"]["_meta"], expected);
         assert_eq!(meta_of(r#"{"id":1,"method":"tools/list"}"#), None);
-    }
-
-    #[test]
-    fn trace_is_one_of_w3c() {
-        let (one, other) = (Trace::random().unwrap(), Trace::random().unwrap());
-        assert_ne!(one.id, other.id);
-        let parent = one.parent();
-        let parts: Vec<&str> = parent.split('-').collect();
-        assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [2, 32, 16, 2], "{parent}");
-        assert!(parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_hexdigit())), "{parent}");
     }
 }
