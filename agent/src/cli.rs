@@ -1,5 +1,6 @@
 //! The command line.
 
+mod call;
 mod guard;
 mod help;
 mod operator;
@@ -17,6 +18,7 @@ use clap::{
 
 use mcpwarden_policy::config::{Hash, Period};
 
+pub use call::CallOptions;
 pub use guard::{GuardBuild, GuardCommand, GuardLanguage, GuardNew, GuardTest};
 pub use operator::{
     Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, ReloadOptions, Selection,
@@ -106,6 +108,19 @@ pub enum Command {
     /// The command assumes that the server lists the tool, that its definition is the pinned one, and that the definition has
     /// no detection. Exit status 1 if the call is denied, 2 if the arguments or the configuration are invalid.
     Decide(DecideOptions),
+    /// Call a tool of a declared server, if the policy allows it.
+    ///
+    /// Starts or reaches a server of `servers`, lists its tools, and judges the call as the agent judges a client's: by the
+    /// configuration, by the pins and decisions in the agent's database, by the blocks of a running agent, and by guards of your
+    /// own, whose answers it awaits. Then it calls the tool, judges the result, and prints it; all else is on standard error.
+    ///
+    /// A server over stdio runs as the current user; under sudo, as the user who called sudo, not as root. It is ended afterwards.
+    /// A running agent sees the call as that of any other client; its events have the `trace_id` of the call in `traceparent`.
+    ///
+    /// Exit status 0: the tool has a result; 1: the tool or the server reports an error; 2: anything else failed; 3: the call
+    /// or its result is denied; 4: the server took too long.
+    #[command(after_long_help = call::CALL_EXAMPLES)]
+    Call(CallOptions),
     /// Replay recorded frames through the policy core and print the events.
     ///
     /// One JSON object per line: {"t": seconds, "session": "s1", "server": "a", "dir": "c2s" or "s2c", "frame": "…"}, or

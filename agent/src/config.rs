@@ -129,21 +129,33 @@ fn refused(path: &str, problems: Vec<Problem>) -> Option<ConfigError> {
 /// It cannot be read, or has errors.
 pub fn read(path: Option<&Path>) -> Result<Source, ConfigError> {
     let Some(path) = path else { return Ok(Source::default()) };
+    let (source, warnings) = read_file(path)?;
+    let name = path.display();
+    for warning in warnings {
+        let (at, text) = (warning.at, escaped(&warning.to_string()));
+        tracing::warn!("{name}:{}:{}: {text}", at.line, at.column);
+    }
+    Ok(source)
+}
+
+/// Reads a file, and says nothing of what in it has no effect in an agent: for whoever is none.
+///
+/// # Errors
+/// It cannot be read, or has errors.
+pub fn read_quietly(path: &Path) -> Result<Source, ConfigError> {
+    read_file(path).map(|(source, _)| source)
+}
+
+fn read_file(path: &Path) -> Result<(Source, Vec<Problem>), ConfigError> {
     let name = path.display().to_string();
     let (bytes, exposed) = bytes(path)?;
     if let Some(exposed) = exposed {
         tracing::warn!("{}: {}", escaped(&name), escaped(&exposed));
     }
     match lint::parse(&bytes) {
-        Ok((config, warnings)) => {
-            for warning in warnings {
-                let (at, text) = (warning.at, escaped(&warning.to_string()));
-                tracing::warn!("{name}:{}:{}: {text}", at.line, at.column);
-            }
-            Ok(Source { config, file: Some((name, bytes)) })
-        }
+        Ok((config, warnings)) => Ok((Source { config, file: Some((name, bytes)) }, warnings)),
         // There is an error: that is why it was refused.
-        Err(problems) => refused(&name, problems).map_or_else(|| Ok(Source::default()), Err),
+        Err(problems) => refused(&name, problems).map_or_else(|| Ok((Source::default(), Vec::new())), Err),
     }
 }
 
@@ -166,11 +178,23 @@ pub fn settings(
     verbose: bool,
     show_payloads: bool,
 ) -> anyhow::Result<(EngineConfig, Judge)> {
-    let (config, detector) = (&source.config, detector(source)?);
+    let detector = detector(source)?;
+    let settings = engine_config(source, &detector, key, verbose, show_payloads)?;
+    Ok((settings, judge(source, &detector)?))
+}
+
+fn engine_config(
+    source: &Source,
+    detector: &Arc<Detector>,
+    key: [u8; 32],
+    verbose: bool,
+    show_payloads: bool,
+) -> anyhow::Result<EngineConfig> {
+    let config = &source.config;
     let full = show_payloads || config.capture.payloads == Payloads::Full;
     let inspect =
-        Inspect { detector: Arc::clone(&detector), alert_threshold: config.inspection.alert_threshold };
-    let settings = EngineConfig {
+        Inspect { detector: Arc::clone(detector), alert_threshold: config.inspection.alert_threshold };
+    Ok(EngineConfig {
         payloads: if full { Shown::Full } else { Shown::Redacted },
         verbose,
         patterns: policy_settings::patterns(config)?,
@@ -179,8 +203,19 @@ pub fn settings(
         inspection: config.inspection.enabled.then_some(inspect),
         registry: policy_settings::registry(config),
         ..EngineConfig::new(key)
-    };
-    Ok((settings, judge(source, &detector)?))
+    })
+}
+
+/// An engine that goes by this configuration for one client of one declared server: as the entry of `sessions` with this index has
+/// it, or, without one, the entry that is the client's. Of several declarations with one command line, this one is meant.
+///
+/// # Errors
+/// A rule or a guard cannot be made of it.
+pub fn engine_of_call(source: &Source, server: &str, profile: Option<usize>) -> anyhow::Result<Engine> {
+    let detector = detector(source)?;
+    let mut settings = engine_config(source, &detector, [0; 32], false, false)?;
+    settings.declared.retain(|declared| *declared.id.0 == *server);
+    Ok(Engine::new(settings).with_judge(judge_of_profile(source, &detector, profile)?))
 }
 
 /// The guards that this configuration asks for. What has no effect on this host is said on standard error.
@@ -188,20 +223,55 @@ pub fn settings(
 /// # Errors
 /// It names a user who is not there.
 pub fn judge(source: &Source, detector: &Arc<Detector>) -> anyhow::Result<Judge> {
+    judge_of_profile(source, detector, None)
+}
+
+fn judge_of_profile(
+    source: &Source,
+    detector: &Arc<Detector>,
+    profile: Option<usize>,
+) -> anyhow::Result<Judge> {
     let config = &source.config;
     for idle in host::idle(config) {
         tracing::warn!("{}", escaped(&idle.to_string()));
     }
-    let sessions = host::sessions(config).map_err(|unusable| source.refused(unusable.findings))?;
+    let mut sessions = host::sessions(config).map_err(|unusable| source.refused(unusable.findings))?;
+    if let Some(index) = profile.filter(|index| *index < sessions.len()) {
+        sessions = vec![sessions.swap_remove(index).of_everybody()];
+    }
     Ok(Judge::new(config, sessions, detector)?)
+}
+
+/// The entry of `sessions` with this name, or else with this number.
+///
+/// # Errors
+/// There is none.
+pub fn profile(config: &Config, profile: &str) -> anyhow::Result<usize> {
+    let named = config.sessions.iter().position(|entry| entry.name.as_deref() == Some(profile));
+    let numbered = || profile.parse().ok().filter(|number| *number < config.sessions.len());
+    named.or_else(numbered).ok_or_else(|| {
+        let entries = config.sessions.iter().enumerate();
+        let known: Vec<String> =
+            entries.map(|(number, entry)| entry.name.clone().unwrap_or_else(|| number.to_string())).collect();
+        match known.as_slice() {
+            [] => anyhow!("there is no profile {profile:?}: the configuration has no `sessions`"),
+            known => {
+                anyhow!("there is no profile {profile:?}; the entries of `sessions` are {}", known.join(", "))
+            }
+        }
+    })
 }
 
 /// The guards that others wrote, loaded. `state_dir`: where compiled components are kept.
 ///
 /// # Errors
 /// One cannot be used.
-pub fn externals(source: &Source, state_dir: Option<&Path>) -> anyhow::Result<Externals> {
-    let loaded = external::load(&source.config, state_dir);
+pub fn externals(
+    source: &Source,
+    state_dir: Option<&Path>,
+    secrets: external::Secrets,
+) -> anyhow::Result<Externals> {
+    let loaded = external::load(&source.config, state_dir, secrets);
     loaded.map_err(|findings| source.refused(findings))
 }
 
@@ -281,82 +351,4 @@ pub fn limits(config: &Config) -> CaptureLimits {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn invalid_file_is_reported_with_position_in_one_line() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.yaml");
-        for (text, place, part) in [
-            ("capture:\n  rings: 1\n", ":2:3: ", "rings"),
-            ("capture:\n  backend: magic\n", ":2:12: ", "magic"),
-            ("capture: [", ":1:", "YAML"),
-            ("capture:\n  ring_bytes: 5000\n", ":2:15: ", "power of two"),
-            ("servers:\n  - id: a\n", ":2:5: ", "command"),
-            ("discovery: { custom_servers: [\"a[\"] }", ":1:31: ", "a["),
-            ("a: 1\nb: 2\nc: 3\n", ":1:1: ", "(and 2 more: see `mcpwarden check-config`)"),
-            ("\"\\u202e\": 1\n", ":1:1: ", "no such key"),
-        ] {
-            std::fs::write(&path, text).unwrap();
-            let error = read(Some(&path)).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{}{place}", path.display())), "{text:?} gives {error}");
-            assert!(error.contains(part), "{text:?} gives {error}");
-            assert!(!error.contains(['\n', '\u{202e}']), "{text:?} gives {error}");
-        }
-    }
-
-    /// What only shows when something is made of what was read.
-    #[test]
-    fn unbuildable_config_is_reported_with_position() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.yaml");
-        let empty = "matches the empty text; expected a regular expression";
-        for (text, reported) in [
-            (
-                "inspection:\n  custom_patterns:\n  - { name: own, pattern: 'a*' }\n",
-                ["3:13: inspection.custom_patterns[0].name: custom pattern \"own\": \"a*\" ", empty],
-            ),
-            (
-                "guards:\n- kind: tool_poisoning\n  config: { custom_patterns: [a, 'b*'] }\n",
-                ["3:34: guards[0].config.custom_patterns[1]: \"b*\" ", empty],
-            ),
-            (
-                "inspection: { custom_patterns: [{ name: own, pattern: 'a*' }] }\nguards:\n- kind: tool_poisoning\n  config: { custom_patterns: ['b*'] }\n",
-                ["1:41: ", " (and 1 more: see `mcpwarden check-config`)"],
-            ),
-            (
-                "inspection:\n  rule_files:\n  - /nowhere/x\n",
-                ["3:5: inspection.rule_files[0]: /nowhere/x cannot be used: ", "expected a rule file"],
-            ),
-            (
-                "sessions:\n- match:\n    uid: rooot\n",
-                ["3:10: sessions[0].match.uid: there is no user \"rooot\"", "did you mean `root`?"],
-            ),
-        ] {
-            std::fs::write(&path, text).unwrap();
-            let error = engine(&read(Some(&path)).unwrap(), [0; 32], false, false).unwrap_err();
-            let error = format!("{error:#}");
-            assert!(error.starts_with(&format!("{}:{}", path.display(), reported[0])), "{text}: {error}");
-            assert!(error.contains(reported[1]) && !error.contains(['\n']), "{text}: {error}");
-        }
-        let error = format!("{:#}", anyhow::Error::from(read(Some(Path::new("/nowhere/x"))).unwrap_err()));
-        assert_eq!(error.matches("No such file").count(), 1, "{error}");
-    }
-
-    #[test]
-    fn config_defaults_equal_capture_defaults() {
-        let (file, capture) = (limits(&Config::default()), CaptureLimits::default());
-        assert_eq!(format!("{file:?}"), format!("{capture:?}"));
-    }
-
-    #[test]
-    fn documented_config_file_is_valid() {
-        let page = include_str!("../../docs/reference/configuration.md");
-        let yaml = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-        let (config, warnings) = lint::parse(yaml.as_bytes()).unwrap();
-        // What it shows of `capture` are the defaults.
-        assert_eq!(config.capture, Config::default().capture);
-        assert_eq!((config.servers.len(), warnings), (1, Vec::new()));
-    }
-}
+mod tests;

@@ -13,7 +13,7 @@ use mcpwarden_policy::{
 };
 use mcpwarden_wasm::{Call, CallReport, Guard as Component, Limits};
 
-pub use load::load;
+pub use load::{Secrets, load};
 
 /// All of one configuration. By default there are none.
 #[derive(Default)]

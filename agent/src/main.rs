@@ -34,10 +34,13 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use cli::{Approvals, Audit, Cli, Command, Pins, Query, Sessions, SessionsOptions, refused::refused};
+use cli::{
+    Approvals, Audit, Cli, Command, Pins, Query, Registry, Sessions, SessionsOptions, ToolsOptions,
+    refused::refused,
+};
 use commands::{
-    approvals, audit, blocks, check, decide, detach, doctor, events, explain, guard, inspect, learn, man,
-    matching, pins, reload, replay, sessions, status,
+    approvals, audit, blocks, call, check, decide, detach, doctor, events, explain, guard, inspect, learn,
+    man, matching, pins, refresh, reload, replay, sessions, status,
 };
 use mcpwarden_policy::ByHand::{Approve, Deny};
 use output::{FAILED, Unwritable, one_line, print_error, print_line, unwritable};
@@ -76,6 +79,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Inspect(options) => Ok(inspect::run(&options)),
         Command::Explain(options) => explain::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Decide(options) => decide::run(&options),
+        Command::Call(options) => Ok(call::run(&options)),
         Command::Replay(options) => replay::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Block(options) => blocks::block(options).map(|()| ExitCode::SUCCESS),
         Command::Unblock(options) => blocks::unblock(options).map(|()| ExitCode::SUCCESS),
@@ -103,6 +107,12 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Query(Query::Sessions(SessionsOptions { what: Some(Sessions::Set(options)), .. })) => {
             sessions::set(options).map(|()| ExitCode::SUCCESS)
         }
+        Command::Query(
+            Query::Tools(ToolsOptions { refresh: Some(server), shown, agent, .. })
+            | Query::Registry {
+                what: Registry::List(ToolsOptions { refresh: Some(server), shown, agent, .. }),
+            },
+        ) => refresh::run(&server, shown.json, &agent.socket).map(|()| ExitCode::SUCCESS),
         Command::Query(query) => query::run(&query).map(|()| ExitCode::SUCCESS),
         Command::Audit { what: Audit::Verify(options) } => audit::verify(&options),
         Command::Audit { what: Audit::Export(options) } => {

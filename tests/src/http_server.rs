@@ -159,9 +159,11 @@ fn serve(mut to: impl Read + Write + Send + 'static, state: &State) -> io::Resul
     match style {
         Style::Old | Style::OldElsewhere if request.method == "GET" => {
             let to_messages = if style == Style::Old { "/messages" } else { "http://127.0.0.2:1/messages" };
+            // Whoever reads the first event may send a message at once, whose answer goes here.
+            let mut events = state.events.lock().unwrap_or_else(PoisonError::into_inner);
             write!(to, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")?;
             write!(to, "event: endpoint\ndata: {to_messages}\n\n")?;
-            *state.events.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(to));
+            *events = Some(Box::new(to));
             Ok(())
         }
         Style::Old if request.path == "/messages" => {

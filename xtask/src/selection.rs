@@ -39,6 +39,10 @@ const EVERY_COMMIT: &[Selected] = &[
         &[
             "answers::candidate_capture_is_limited_by_its_budget",
             "approvals",
+            "call::agent_reports_the_call_and_its_decisions_hold",
+            "call::denied_call_is_not_sent",
+            "call::every_answer_has_its_exit_status_and_words",
+            "call::tool_of_each_transport_and_era_is_called",
             "control::follower_gets_exactly_the_printed_events",
             "corpus",
             "early::open_connections_over_tcp_are_adopted",
@@ -52,6 +56,7 @@ const EVERY_COMMIT: &[Selected] = &[
             "http_servers::declared_servers_get_their_id_and_policy",
             "http_servers::servers_are_found_on_every_loopback_address",
             "lines::servers_in_lines_over_tcp_are_captured",
+            "listing::agent_lists_a_server_on_request",
             "listing::credentials_are_requested_and_never_disclosed",
             "loss::data_written_before_server_start_is_a_gap",
             "loss::one_shot_pipeline_to_unnamed_server_is_reported",

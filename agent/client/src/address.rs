@@ -9,7 +9,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
 use super::http::{Http, Settings};
-use super::lists::{Listed, Opening, Progress, talk};
+use super::lists::{Listed, Opening, Progress, Service, all_lists, greet};
 use super::sse::OldHttp;
 use super::tap::{Failure, Tap};
 
@@ -25,11 +25,22 @@ pub struct Spoken {
     pub tap: Tap,
 }
 
-/// Streamable HTTP; where the server answers its first message with an error of the client's, what was before it, as
-/// the specification says ("Backwards Compatibility"). Each has a tap of its own.
+/// A conversation that was opened.
+pub(crate) struct Greeted {
+    /// The conversation.
+    pub service: Service,
+    /// What is spoken.
+    pub kind: ServerType,
+    /// The address that answered.
+    pub peer: Option<SocketAddr>,
+    /// What it is heard by.
+    pub tap: Tap,
+}
+
+/// All that a server at an address lists: see [`greet_http`].
 ///
 /// # Errors
-/// Both fail; a [`Failure`] where the reason is known.
+/// Those of [`greet_http`], or it does not list.
 pub async fn talk_http(
     url: &Url,
     settings: &Settings,
@@ -37,15 +48,32 @@ pub async fn talk_http(
     opening: &Opening,
     progress: Progress<'_>,
 ) -> Result<Spoken> {
+    let Greeted { service, kind, peer, tap } = greet_http(url, settings, tap, opening, progress).await?;
+    let listed = all_lists(service, &tap, progress).await?;
+    Ok(Spoken { listed, kind, peer, tap })
+}
+
+/// Streamable HTTP; where the server answers its first message with an error of the client's, what was before it, as
+/// the specification says ("Backwards Compatibility"). Each has a tap of its own.
+///
+/// # Errors
+/// Both fail; a [`Failure`] where the reason is known.
+pub(crate) async fn greet_http(
+    url: &Url,
+    settings: &Settings,
+    tap: impl Fn() -> Tap,
+    opening: &Opening,
+    progress: Progress<'_>,
+) -> Result<Greeted> {
     let first = tap();
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
     config.allow_stateless = true;
     config.max_sse_event_size = first.max_bytes();
     let http = Http::new(settings, first.clone())?;
     let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
-    let outcome = talk(transport, opening, &first, progress).await;
+    let outcome = greet(transport, opening, &first, progress).await;
     match outcome {
-        Ok(listed) => Ok(Spoken { listed, kind: ServerType::Http, peer: http.peer(), tap: first }),
+        Ok(service) => Ok(Greeted { service, kind: ServerType::Http, peer: http.peer(), tap: first }),
         // What was before it has the handshake.
         Err(error) if !http.is_refused() || !opening.is_handshake() => Err(error),
         Err(error) => {
@@ -55,8 +83,8 @@ pub async fn talk_http(
                 Ok(transport) => transport,
                 Err(other) => return Err(both(&error, &other)),
             };
-            let listed = talk(transport, opening, &second, progress).await?;
-            Ok(Spoken { listed, kind: ServerType::Sse, peer: http.peer(), tap: second })
+            let service = greet(transport, opening, &second, progress).await?;
+            Ok(Greeted { service, kind: ServerType::Sse, peer: http.peer(), tap: second })
         }
     }
 }

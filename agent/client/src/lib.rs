@@ -8,9 +8,11 @@
 //! | `pin` | a certificate that is known beforehand |
 //! | `tap` | what a server sends: bounded, and kept as it was sent |
 //! | `inspect` | one server, reached or started, for a person who asks |
+//! | `call` | one declared server, for a person who calls a tool of it |
 //! | `listing` | declared servers, again and again, for the agent |
 
 mod address;
+pub mod call;
 mod http;
 pub mod inspect;
 pub mod listing;

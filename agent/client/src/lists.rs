@@ -131,6 +131,9 @@ pub fn is_refusal(error: &Error) -> bool {
     matches!(error.downcast_ref(), Some(ClientInitializeError::JsonRpcError(_)))
 }
 
+/// A conversation that was opened, by whatever transport.
+pub(crate) type Service = RunningService<RoleClient, ClientConfig>;
+
 /// The handshake, and all lists. Where it fails, the tap knows best why.
 pub async fn talk<T, E, A>(
     transport: T,
@@ -142,16 +145,38 @@ where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let outcome = converse(transport, opening, tap, progress).await;
-    outcome.map_err(|error| tap.failure().map_or(error, Error::from))
+    let service = greet(transport, opening, tap, progress).await?;
+    all_lists(service, tap, progress).await
 }
 
-async fn converse<T, E, A>(
+/// All lists of a conversation, and its end.
+pub(crate) async fn all_lists(mut service: Service, tap: &Tap, progress: Progress<'_>) -> Result<Listed> {
+    let listed = lists(&service, tap, progress).await;
+    leave(&mut service).await;
+    listed.map_err(|error| tap.failure().map_or(error, Error::from))
+}
+
+/// Ends a conversation. Whatever comes of it: a program is ended afterwards, and a session over HTTP runs out.
+pub(crate) async fn leave(service: &mut Service) {
+    let _ = service.close_with_timeout(FAREWELL).await;
+}
+
+/// The handshake. Where it fails, the tap knows best why.
+pub(crate) async fn greet<T, E, A>(
     transport: T,
     opening: &Opening,
     tap: &Tap,
     progress: Progress<'_>,
-) -> Result<Listed>
+) -> Result<Service>
+where
+    T: IntoTransport<RoleClient, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let outcome = shake_hands(transport, opening, progress).await;
+    outcome.map_err(|error| tap.failure().map_or(error, Error::from))
+}
+
+async fn shake_hands<T, E, A>(transport: T, opening: &Opening, progress: Progress<'_>) -> Result<Service>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
@@ -165,7 +190,7 @@ where
         None => Ok(greeting.await),
     };
     let Ok(greeted) = greeted else { bail!("the server did not answer `server/discover`") };
-    let mut service = match greeted {
+    let service = match greeted {
         Ok(service) => service,
         Err(error @ ClientInitializeError::JsonRpcError(_)) => return Err(error.into()),
         Err(error @ ClientInitializeError::NoCompatibleProtocolVersion { .. }) => return Err(error.into()),
@@ -175,17 +200,18 @@ where
         Err(error) => return Err(Error::from(error).context("the server does not speak MCP")),
     };
     opening.decide();
-    let listed = lists(&service, tap, progress).await;
-    // Whatever comes of it: a program is ended afterwards, and a session over HTTP runs out.
-    let _ = service.close_with_timeout(FAREWELL).await;
-    listed
+    Ok(service)
 }
 
-async fn lists<S: rmcp::Service<RoleClient>>(
-    service: &RunningService<RoleClient, S>,
-    tap: &Tap,
-    progress: Progress<'_>,
-) -> Result<Listed> {
+/// All tools that a server lists.
+pub(crate) async fn tools(service: &Service, tap: &Tap) -> Result<Listed> {
+    let mut listed = Listed::default();
+    let outcome = all_pages(service.peer(), &TOOLS, tap, &mut listed).await;
+    outcome.map_err(|error| tap.failure().map_or(error, Error::from))?;
+    Ok(listed)
+}
+
+async fn lists(service: &Service, tap: &Tap, progress: Progress<'_>) -> Result<Listed> {
     let Some(server) = service.peer_info() else { bail!("the server did not list its capabilities") };
     let mut listed = Listed::default();
     if let Some(text) = &server.instructions {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcpwarden_policy::Direction;
 use mcpwarden_policy::protocol::{decode_str, members};
+use rmcp::model::{ServerJsonRpcMessage, ServerResult};
 
 /// All that a server may send. Bytes.
 pub const MAX_BYTES: usize = 64 << 20;
@@ -52,6 +53,8 @@ struct State {
     failure: Option<Failure>,
     /// Where somebody wants it.
     conversation: Option<Vec<Frame>>,
+    /// Whether the SDK sees lists of tools.
+    shows_tools: bool,
 }
 
 impl Default for Tap {
@@ -67,9 +70,24 @@ impl Tap {
         Self::new(max_bytes, Some(Vec::new()))
     }
 
+    /// The same of one whose tools are called: the SDK sees the lists that it understands, since over HTTP it repeats arguments in
+    /// headers (`Mcp-Param-…`) where a tool's schema wants that.
+    pub fn calling(max_bytes: usize) -> Self {
+        let tap = Self::recording(max_bytes);
+        tap.state().shows_tools = true;
+        tap
+    }
+
     fn new(max_bytes: usize, conversation: Option<Vec<Frame>>) -> Self {
-        let (bytes, frames, results, failure) = (0, 0, HashMap::new(), None);
-        Self(Arc::new(Mutex::new(State { max_bytes, bytes, frames, results, failure, conversation })))
+        Self(Arc::new(Mutex::new(State {
+            max_bytes,
+            bytes: 0,
+            frames: 0,
+            results: HashMap::new(),
+            failure: None,
+            conversation,
+            shows_tools: false,
+        })))
     }
 
     /// All that the server may send. Bytes.
@@ -123,12 +141,13 @@ impl Tap {
         let mut state = self.state();
         state.frames += 1;
         state.keep(Direction::ServerToClient, &frame);
+        let shows_tools = state.shows_tools;
         drop(state);
         let [id, result] = members(&frame, ["id", "result"]);
         let (Some(id), Some(result)) = (id, result) else { return frame };
         // What the handshake answers (`initialize`, `server/discover`) the SDK goes by.
         let handshake = members(result.get(), ["protocolVersion", "supportedVersions"]);
-        let seen = if handshake.iter().any(Option::is_some) {
+        let seen = if handshake.iter().any(Option::is_some) || shows_tools && is_list_of_tools(&frame) {
             None
         } else {
             Some(format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, id.get()))
@@ -143,6 +162,14 @@ impl Tap {
     pub fn result(&self, id: &str) -> Option<String> {
         self.state().results.remove(id)
     }
+}
+
+/// Whether the SDK understands a frame as a list of tools.
+fn is_list_of_tools(frame: &str) -> bool {
+    matches!(
+        serde_json::from_str(frame),
+        Ok(ServerJsonRpcMessage::Response(answer)) if matches!(answer.result, ServerResult::ListToolsResult(_))
+    )
 }
 
 impl State {
@@ -179,6 +206,23 @@ mod tests {
         tap.pass(r#"{"id":1,"result":[1]}"#.to_owned());
         tap.pass(r#"{"id":1,"result":[2]}"#.to_owned());
         assert_eq!(tap.result("1").as_deref(), Some("[1]"));
+    }
+
+    #[test]
+    fn lists_of_tools_are_shown_to_the_sdk_for_calls() {
+        let list = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","inputSchema":{}}]}}"#;
+        let odd = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":1}]}}"#;
+        let result = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#;
+        let empty = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        for (tap, frame, seen) in [
+            (Tap::calling(MAX_BYTES), list, list),
+            (Tap::calling(MAX_BYTES), odd, empty),
+            (Tap::calling(MAX_BYTES), result, empty),
+            (Tap::recording(MAX_BYTES), list, empty),
+        ] {
+            assert_eq!(tap.pass(frame.to_owned()), seen, "{frame}");
+            assert!(tap.result("1").is_some(), "{frame}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Watch", &["run", "doctor", "match", "top", "events"]),
     ("Inspect", &["inspect", "explain", "registry", "pins"]),
     ("Decide", &["approve", "approvals", "block", "unblock", "blocks", "decide", "replay"]),
-    ("Operate", &["status", "reload", "check-config", "guard", "learn", "detach"]),
+    ("Operate", &["call", "status", "reload", "check-config", "guard", "learn", "detach"]),
     ("Query", &["servers", "sessions", "tools", "calls", "detections", "connections", "audit"]),
     ("Report", &["report", "schema", "completions", "man", "help"]),
 ];

@@ -10,7 +10,7 @@ use mcpwarden_policy::{
 };
 
 use super::{
-    operator::{SESSIONS_EXAMPLES, Sessions},
+    operator::{Agent, SESSIONS_EXAMPLES, Sessions},
     stored::Database,
     when::When,
     word::by_word,
@@ -37,6 +37,10 @@ pub enum Query {
     /// List the tools of servers, with their pins, risk and detections.
     ///
     /// A tool has one line for each user and program that serves it. Exit status 2 if a database cannot be read.
+    ///
+    /// With --refresh, the running agent lists a declared server at an address (`type: http` or `sse`) now, and the command prints
+    /// the number of its tools, and which are new, changed or gone. Only root and members of `control.admin_group` may do that.
+    /// Exit status 2 if the server is not listed.
     Tools(ToolsOptions),
     /// List tools, or show everything about one tool.
     Registry {
@@ -159,8 +163,13 @@ pub struct ToolsOptions {
     /// Only tools with this side effect, such as fs.write.
     #[arg(long, value_name = "TAG")]
     pub side_effect: Vec<String>,
+    /// Have the running agent list this declared server now, and print what came of it.
+    #[arg(long, value_name = "SERVER", conflicts_with_all = ["server", "changed", "severity", "risk", "side_effect", "limit", "path"])]
+    pub refresh: Option<String>,
     #[command(flatten)]
     pub shown: Shown,
+    #[command(flatten)]
+    pub agent: Agent,
 }
 
 /// Arguments of `mcpwarden calls`.

@@ -95,7 +95,7 @@ fn on_this_host(config: &Config, rule_files: &mut Vec<Checked>) -> Vec<(Level, F
     rule_files.extend(unusable.rule_files);
     errors.extend(host::scorer(config).err());
     errors.extend(pattern_errors(config, rules));
-    errors.extend(external::load(config, None).err().unwrap_or_default());
+    errors.extend(external::load(config, None, external::Secrets::ForEachRequest).err().unwrap_or_default());
     let errors = errors.into_iter().map(|finding| (Level::Error, finding));
     errors.chain(host::idle(config).into_iter().map(|finding| (Level::Warning, finding))).collect()
 }

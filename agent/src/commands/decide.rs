@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use mcpwarden_policy::ServerId;
 use mcpwarden_policy::config::Hash;
 use mcpwarden_policy::detect::Detector;
@@ -12,7 +12,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::cli::DecideOptions;
-use crate::config::{self, Config};
+use crate::config;
 use crate::host::clock::Clock;
 use crate::output::{clean, print_json_line, print_line};
 
@@ -35,7 +35,7 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
     let inspected = arguments.as_deref().filter(|_| config.inspection.enabled);
     let found = inspected.map(|arguments| detector.arguments(arguments.get()).detections).unwrap_or_default();
     let mut judge = config::judge(&source, &detector)?;
-    let session = options.profile.as_deref().map(|profile| entry(config, profile)).transpose()?;
+    let session = options.profile.as_deref().map(|profile| config::profile(config, profile)).transpose()?;
     let server = ServerId(options.server.as_str().into());
     let hash = options.hash.as_ref().map(Hash::digits).unwrap_or_default();
     let now = options.at.map_or_else(|| Clock::new().now(), |at| at.0);
@@ -74,21 +74,4 @@ pub fn run(options: &DecideOptions) -> Result<ExitCode> {
         }
     }
     Ok(if verdict.denied.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The entry of `sessions:` with this name, or else with this number.
-fn entry(config: &Config, profile: &str) -> Result<usize> {
-    let named = config.sessions.iter().position(|entry| entry.name.as_deref() == Some(profile));
-    let numbered = || profile.parse().ok().filter(|number| *number < config.sessions.len());
-    named.or_else(numbered).ok_or_else(|| {
-        let entries = config.sessions.iter().enumerate();
-        let known: Vec<String> =
-            entries.map(|(number, entry)| entry.name.clone().unwrap_or_else(|| number.to_string())).collect();
-        match known.as_slice() {
-            [] => anyhow!("there is no profile {profile:?}: the configuration has no `sessions`"),
-            known => {
-                anyhow!("there is no profile {profile:?}; the entries of `sessions` are {}", known.join(", "))
-            }
-        }
-    })
 }

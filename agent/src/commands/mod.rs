@@ -3,6 +3,7 @@
 pub mod approvals;
 pub mod audit;
 pub mod blocks;
+pub mod call;
 pub mod check;
 pub mod decide;
 pub mod detach;
@@ -16,6 +17,7 @@ mod lines;
 pub mod man;
 pub mod matching;
 pub mod pins;
+pub mod refresh;
 pub mod reload;
 pub mod replay;
 pub mod sessions;

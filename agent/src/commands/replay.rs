@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::cli::{ReplayGuards, ReplayOptions};
 use crate::commands::lines;
 use crate::config;
-use crate::external::{External, Externals};
+use crate::external::{External, Externals, Secrets};
 use crate::output::{Dates, Format, Unwritable, print_error};
 
 /// Replays a file, or standard input for `-`.
@@ -31,7 +31,7 @@ pub fn run(options: &ReplayOptions) -> Result<()> {
     let failed: RefCell<Option<std::io::Error>> = RefCell::new(None);
     let mut replay = Replay::new(engine);
     if options.guards == ReplayGuards::Live {
-        let externals = config::externals(&source, None)?;
+        let externals = config::externals(&source, None, Secrets::ForEachRequest)?;
         let mut answers = match &options.answers {
             Some(path) => {
                 let file = File::create(path);

@@ -26,6 +26,15 @@ struct Refused {
     error: Refusal,
 }
 
+/// None answers at a socket.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Unreachable {
+    /// Why.
+    pub kind: io::ErrorKind,
+    text: String,
+}
+
 /// Asks the agent at a socket.
 ///
 /// # Errors
@@ -39,8 +48,7 @@ pub fn query_agent<T: DeserializeOwned>(
     let body = serde_json::to_vec(body)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async {
-        let stream =
-            UnixStream::connect(socket).await.map_err(|error| anyhow!(unreachable(socket, &error)))?;
+        let stream = UnixStream::connect(socket).await.map_err(|error| unreachable(socket, &error))?;
         tokio::time::timeout(PATIENCE, exchange(stream, method, path, body))
             .await
             .map_err(|_| anyhow!("the agent did not answer within {} s", PATIENCE.as_secs()))?
@@ -72,9 +80,9 @@ async fn exchange(stream: UnixStream, method: Method, path: &str, body: Vec<u8>)
 }
 
 /// Why nobody answers, and what to do.
-fn unreachable(socket: &Path, error: &io::Error) -> String {
+fn unreachable(socket: &Path, error: &io::Error) -> Unreachable {
     let path = socket.display();
-    match error.kind() {
+    let text = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => format!(
             "no agent runs that listens at {path}: start one (`mcpwarden run`), or name the socket of one with --socket"
         ),
@@ -83,5 +91,6 @@ fn unreachable(socket: &Path, error: &io::Error) -> String {
              nothing else is configured)"
         ),
         _ => format!("cannot reach the agent at {path}: {error}"),
-    }
+    };
+    Unreachable { kind: error.kind(), text }
 }

@@ -7,6 +7,7 @@
 mod blocks;
 pub mod client;
 mod followers;
+mod listings;
 mod peer;
 mod pins;
 mod refusal;
@@ -27,6 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::network::Who;
 pub use blocks::{BlockView, Blocks, NewBlock, OldBlock};
 pub use followers::{FollowerCounters, Followers};
+pub use listings::{ListingView, Listings, NewListing, RequestedListing};
 pub use pins::{Decided, NewDecision, Waiting};
 pub use refusal::{Code, Refusal};
 use server::{Counts, Service};
@@ -46,6 +48,8 @@ pub const STATUS: &str = "/v1/status";
 pub const RELOAD: &str = "/v1/reload";
 /// Where decisions are made.
 pub const PINS: &str = "/v1/pins";
+/// Where declared servers are listed.
+pub const LISTINGS: &str = "/v1/listings";
 /// Where something is set of a session.
 pub const SESSIONS: &str = "/v1/sessions";
 /// Where events are followed.
@@ -68,6 +72,10 @@ pub enum Operation {
     Decide(NewDecision),
     /// `POST /v1/sessions`
     SetSession(NewSetting),
+    /// `GET /v1/listings`
+    Listings,
+    /// `POST /v1/listings`
+    List(NewListing),
     /// `POST /v1/reload`
     Reload,
     /// `GET /v1/status`
@@ -86,6 +94,10 @@ pub enum Answer {
     Waiting(Waiting),
     /// What was decided.
     Decided(Decided),
+    /// The last listing of each server.
+    Listings(Listings),
+    /// The one that was requested.
+    Requested(RequestedListing),
     /// What was set of a session.
     SetSession(Box<SetSession>),
     /// What counts now.

@@ -24,8 +24,8 @@ use tokio::{
 };
 
 use super::{
-    APPROVALS, Answer, BLOCKS, Code, ControlCounters, EVENTS, Followers, Operation, PINS, RELOAD, Refusal,
-    Request, SESSIONS, STATUS,
+    APPROVALS, Answer, BLOCKS, Code, ControlCounters, EVENTS, Followers, LISTINGS, Operation, PINS, RELOAD,
+    Refusal, Request, SESSIONS, STATUS,
     followers::{self, Following, Seat},
     peer::{Groups, Peer, Rights},
 };
@@ -40,11 +40,12 @@ const PLACES: usize = 32;
 /// Longest body. Bytes.
 const BODY_BYTES: usize = 16 << 10;
 /// What there is, and the methods that it takes.
-const PATHS: [(&str, &str); 7] = [
+const PATHS: [(&str, &str); 8] = [
     (BLOCKS, "GET, POST, DELETE"),
     (APPROVALS, "GET"),
     (PINS, "POST"),
     (SESSIONS, "POST"),
+    (LISTINGS, "GET, POST"),
     (RELOAD, "POST"),
     (STATUS, "GET"),
     (EVENTS, "GET"),
@@ -213,6 +214,8 @@ impl Line {
             (APPROVALS, &Method::GET) => Operation::Approvals,
             (PINS, &Method::POST) => Operation::Decide(self.body(body).await?),
             (SESSIONS, &Method::POST) => Operation::SetSession(self.body(body).await?),
+            (LISTINGS, &Method::GET) => Operation::Listings,
+            (LISTINGS, &Method::POST) => Operation::List(self.body(body).await?),
             (RELOAD, &Method::POST) => Operation::Reload,
             (STATUS, &Method::GET) => Operation::Status,
             _ => {

@@ -32,6 +32,7 @@ use crate::{
     cli::RunOptions,
     config::{self, Config, StdioEnforcement},
     control::Control,
+    external::Secrets,
     host::{cgroup, clock::Clock, namespaces::Namespaces, process},
     log,
     loss::LossWatch,
@@ -71,7 +72,7 @@ pub fn run(options: RunOptions) -> Result<()> {
     let _lock = instance::lock(&options.runtime_dir)?;
     let key = REDACTION_KEY.get(&options.state_dir)?;
     let mut engine = config::engine(&source, key, options.verbose, options.show_payloads)?;
-    let externals = config::externals(&source, Some(&options.state_dir))?;
+    let externals = config::externals(&source, Some(&options.state_dir), Secrets::ForEachRequest)?;
     let config = source.config;
     let mut stores = Stores::open(&config, &options.state_dir)?;
     let mut newest = None;
@@ -111,6 +112,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             network,
             gate: Gate::default(),
             listing: Listing::start(&config, process::this())?,
+            listings: std::collections::BTreeMap::new(),
             reporter: Reporter {
                 outbox,
                 sinks,

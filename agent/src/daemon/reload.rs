@@ -15,7 +15,7 @@ use crate::{
     cli::RunOptions,
     config::{self, Config},
     control::{Answer, Code, Refusal},
-    external::Externals,
+    external::{Externals, Secrets},
     network::finished,
 };
 
@@ -276,7 +276,7 @@ fn prepare(path: &Path, flags: Flags) -> anyhow::Result<Prepared> {
     let files = files(Some(path), &source.config);
     read.extend(stamps(files.get(1..).unwrap_or_default()));
     let (settings, judge) = config::settings(&source, flags.key, flags.verbose, flags.show_payloads)?;
-    let externals = config::externals(&source, flags.state_dir.as_deref())?;
+    let externals = config::externals(&source, flags.state_dir.as_deref(), Secrets::ForEachRequest)?;
     let config = source.config;
     let rules = config::network_rules(&config)?;
     Ok(Prepared { config, settings, judge, externals, rules, source: Source { files, read } })

@@ -26,18 +26,27 @@ const AT_ONCE: usize = 8;
 const RATE: u32 = 10_000;
 const BURST: u32 = 100_000;
 
+/// When the secrets of services are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Secrets {
+    /// For each request, so that they can be replaced while the agent runs.
+    ForEachRequest,
+    /// Once, with the configuration: afterwards this process may not read them any more.
+    Now,
+}
+
 /// Loads the guards that others wrote. `state_dir`: where compiled components are kept; `None`: nowhere.
 ///
 /// # Errors
 /// Everything that is wrong with them, each at its place.
-pub fn load(config: &Config, state_dir: Option<&Path>) -> Result<Externals, Vec<Finding>> {
+pub fn load(config: &Config, state_dir: Option<&Path>, secrets: Secrets) -> Result<Externals, Vec<Finding>> {
     let (mut all, mut wrong, mut runtime) = (BTreeMap::new(), Vec::new(), None);
     let entries = config.guards.iter().enumerate();
     for (index, entry) in entries.filter(|(_, entry)| entry.kind.is_external() && entry.enabled) {
         let settings = entry.config.clone().unwrap_or_default();
         let loaded = match entry.kind {
             GuardKind::Wasm => component(entry, &settings, state_dir, &mut runtime),
-            _ => service(entry, &settings),
+            _ => service(entry, &settings, secrets),
         };
         match loaded {
             Ok(external) => {
@@ -106,7 +115,7 @@ fn check_origin(settings: &GuardSettings, path: &AbsolutePath, bytes: &[u8]) -> 
         .map_err(|error| wrong(format!("{file} is not the signature of {path} by this key: {error}")))
 }
 
-fn service(entry: &GuardEntry, settings: &GuardSettings) -> Result<External, Wrong> {
+fn service(entry: &GuardEntry, settings: &GuardSettings, secrets: Secrets) -> Result<External, Wrong> {
     let url = settings.url.as_ref().ok_or_else(|| ("url", "it is missing".to_owned()))?;
     let timeout = Duration::from_millis(u64::from(entry.timeout_ms));
     let path = |path: &str| PathBuf::from(path);
@@ -120,10 +129,15 @@ fn service(entry: &GuardEntry, settings: &GuardSettings) -> Result<External, Wro
     let certificate = settings.client_certificate_file.as_ref().map(|file| path(file.as_str()));
     let source = |file: &SecretFile| {
         let file = file.clone();
-        SecretSource::Reader(Arc::new(move || {
+        let read = move || {
             let text = secret_file::read(&file, secret_file::directory().as_deref());
             Secret::new(&text.map_err(|error| format!("{}: {error:#}", file.as_str()))?)
-        }))
+        };
+        if secrets == Secrets::ForEachRequest {
+            return SecretSource::Reader(Arc::new(read));
+        }
+        let secret = read();
+        SecretSource::Reader(Arc::new(move || secret.clone()))
     };
     let bearer = settings.token_file.as_ref().map(|file| Authentication::Bearer(source(file)));
     let hmac = settings.hmac_file.as_ref().map(|file| Authentication::Hmac(source(file)));

@@ -69,7 +69,7 @@ pub struct Server {
     /// All arguments of the program, in order. Example: `["-y", "@modelcontextprotocol/server-filesystem", "/srv"]`.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Environment variables that `mcpwarden inspect --start` sets for the server. Example: `{ NODE_ENV: production }`.
+    /// Environment variables that `mcpwarden inspect --start` and `mcpwarden call` set for the server. Example: `{ NODE_ENV: production }`.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// The executable or script that the server must run in the end. A process with this command line that runs another
@@ -85,7 +85,7 @@ pub struct Server {
     /// The URL of the server, for `type: http` and `type: sse` (required there). Example: `https://mcp.example.com/mcp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<HttpUrl>,
-    /// A file with the HTTP headers (`Name: value` lines) that the agent sends when it lists the server, or `credential:`
+    /// A file with the HTTP headers (`Name: value` lines) that the agent and `mcpwarden call` send to the server, or `credential:`
     /// and the name of a credential of the agent's systemd unit. The agent reads the file before each listing. The file
     /// must belong to root, and nobody else may read it. Without this key, the agent sends no headers of its own.
     /// Example: `/etc/mcpwarden/files.headers`.
@@ -99,7 +99,8 @@ pub struct Server {
     pub tls_fingerprint: Option<Fingerprint>,
     /// The time after which a request without an answer is an event. Milliseconds. Without this key, there is no such
     /// event. Suggested values: 5000 for a server that answers by itself, 30000 for a server that calls others over the
-    /// network, several minutes for a server that builds or searches. Example: `5000`.
+    /// network, several minutes for a server that builds or searches. `mcpwarden call` waits so long for an answer. Example:
+    /// `5000`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub timeout_ms: Option<u32>,
@@ -137,7 +138,7 @@ fn ten() -> u32 {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Session {
-    /// The name of the profile for `mcpwarden decide --profile`. Example: `nightly`.
+    /// The name of the profile for `mcpwarden decide --profile` and `mcpwarden call --profile`. Example: `nightly`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub name: Option<String>,

@@ -84,6 +84,12 @@ impl SessionRule {
         };
         Ok(Self { matcher, profile })
     }
+
+    /// The same profile, for every client.
+    #[must_use]
+    pub fn of_everybody(self) -> Self {
+        Self { matcher: Matcher::default(), ..self }
+    }
 }
 
 /// What somebody says of a session, in place of what the configuration says of its client.

@@ -118,7 +118,7 @@ fn denial_of_a_service_stands_for_the_calls_that_follow() -> Result<()> {
 }
 
 /// A component that denies calls whose arguments contain `deny`.
-fn component() -> Vec<u8> {
+pub(crate) fn component() -> Vec<u8> {
     let mut source = support::Source::default();
     let (word, code, message) = (source.text("deny"), source.text("bad"), source.text("not so"));
     source.behaviours.push(format!(

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
@@ -338,5 +339,55 @@ fn excluded_servers_are_never_queried() -> Result<()> {
         ensure!(server.requests() == 0, "{name}: it was asked");
         agent.stop()?;
     }
+    Ok(())
+}
+
+#[test]
+fn agent_lists_a_server_on_request() -> Result<()> {
+    let (server, other) = (HttpServer::start(Style::Json)?, HttpServer::start(Style::Json)?);
+    let tool = |text: &str| json!({ "name": "a", "description": text, "inputSchema": { "type": "object" } });
+    server.offers(tool("Adds two numbers."));
+    let entries = [
+        entry("remote", &server, "http", ""),
+        entry("other", &other, "http", ", enabled: false"),
+        "{ id: program, command: x }".to_owned(),
+    ];
+    let yaml = listed(&entries).replace("list_every: 1s", "list_every: 1h");
+    let (_directory, config) = configured(&yaml)?;
+    let agent = Agent::start(&["--config", &config])?;
+    agent.wait_for("the tool", |event| is(event, "mcp_tool_seen") && event["server_id"] == "remote")?;
+    let refresh = |args: &[&str]| agent.tell(&[&["tools", "--refresh"], args].concat());
+    refresh(&["remote"])?.expect("nothing new", 0, "lists 1 tool\nnothing is new or changed")?;
+    server.offers(tool("Adds three numbers."));
+    let begun = Instant::now();
+    refresh(&["remote"])?.expect("a change", 0, "changed: a")?;
+    ensure!(begun.elapsed().as_secs() < 30, "it took {:?}", begun.elapsed());
+    let changed = agent.wait_for("the change", |event| is(event, "mcp_tool_changed"))?;
+    ensure!(changed["server_id"] == "remote", "{changed}");
+    server.offers(json!({ "name": "b", "description": "Adds.", "inputSchema": { "type": "object" } }));
+    let renamed = refresh(&["remote", "--json"])?;
+    let view: Value = serde_json::from_str(&renamed.stdout)?;
+    ensure!(view["new"] == json!(["b"]) && view["removed"] == json!(["a"]) && view["tools"] == 1, "{view}");
+    for (id, part) in [
+        ("program", "the agent starts no programs"),
+        ("other", "enabled: false"),
+        ("remot", "declares no server `remot`; did you mean `remote`?"),
+    ] {
+        let said = refresh(&[id])?;
+        said.expect(id, 2, "")?;
+        ensure!(said.stderr.contains(part) && said.stdout.is_empty(), "{id}: {said:?}");
+    }
+    // Another plan: its first listing answers requests as well.
+    fs::write(&config, yaml.replace("enabled: false", "enabled: true"))?;
+    agent.tell(&["reload"])?.expect("reload", 0, "")?;
+    refresh(&["other"])?.expect("another plan", 0, "lists 1 tool")?;
+    server.becomes(Style::Gone);
+    let said = refresh(&["remote"])?;
+    said.expect("a server that is gone", 2, "")?;
+    ensure!(said.stderr.contains("remote cannot be listed: "), "{said:?}");
+    agent.stop()?;
+    let none = ask(&["tools", "--refresh", "remote", "--socket", "/nowhere/control.sock"])?;
+    none.expect("no agent", 2, "")?;
+    ensure!(none.stderr.contains("no agent runs that listens at"), "{none:?}");
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod approvals;
+mod call;
 mod control;
 mod corpus;
 mod early;

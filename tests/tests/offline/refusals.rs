@@ -42,7 +42,7 @@ enum Of {
 /// A command, arguments that it cannot use, what is said of them, what it needs, and the arguments that it can use.
 type Row = (&'static str, &'static [&'static str], &'static str, Of, &'static [&'static str]);
 
-const ROWS: [Row; 48] = [
+const ROWS: [Row; 49] = [
     ("run", &["--output", "xml"], "[possible values: auto, text, json", Of::Host, &[]),
     ("doctor", &["x"], "unexpected argument 'x'", Of::Host, &[]),
     ("match", &[], "not provided: <COMMAND>...", Of::File, &["--config", "FILE", "--", "x"]),
@@ -55,6 +55,7 @@ const ROWS: [Row; 48] = [
         Of::File,
         &["--server", "a", "--tool", "b", "--config", "FILE"],
     ),
+    ("call", &[], "not provided: <mcp:SERVER:TOOL>", Of::File, &["mcp:a:b", "--config", "FILE"]),
     ("replay", &[], "not provided: <FILE>", Of::File, &["FILE"]),
     ("block", &["192.0.2.1", "--for", "10"], "'--for <DURATION>'", Of::Agent, &["192.0.2.1"]),
     ("unblock", &["192.0.2.1", "--port", "70000"], "'--port <PORT>'", Of::Agent, &["192.0.2.1"]),

@@ -9,7 +9,7 @@
 //! | `options` | headers and authorities from the command line |
 
 pub mod options;
-mod program;
+pub(crate) mod program;
 pub mod session;
 pub mod user;
 pub mod variables;

@@ -30,6 +30,8 @@ use crate::{MAX_BYTES, Tap};
 /// How long a server has to end after its input has, and again after SIGTERM.
 const GRACE: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 64 << 10;
+/// Why a message cannot be written to a program that was started.
+pub(crate) const STOPPED: &str = "the gate of the running agent stopped a message to the server";
 /// Longest line of standard error that is shown whole. Bytes.
 const STDERR_LINE_BYTES: usize = 4 << 10;
 /// Standard error beyond this is not shown. Bytes.
@@ -136,6 +138,11 @@ impl Program {
         [status, reported].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw().unsigned_abs()
+    }
+
     fn signal(&self, signal: Signal) {
         // Errors say that nobody is left.
         if self.status.is_none() {
@@ -231,13 +238,20 @@ impl Transport<RoleClient> for Pipes {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let input = self.input.clone();
+        let (input, tap) = (self.input.clone(), self.tap.clone());
         async move {
-            let line = serde_json::to_string(&item)? + "\n";
-            match input.lock().await.as_mut() {
+            let mut line = serde_json::to_string(&item)?;
+            tap.sent(&line);
+            line.push('\n');
+            let written = match input.lock().await.as_mut() {
                 Some(input) => input.write_all(line.as_bytes()).await,
                 None => Err(io::ErrorKind::BrokenPipe.into()),
+            };
+            // No pipe of our own is forbidden to us otherwise.
+            if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+                tap.fail(STOPPED.to_owned());
             }
+            written
         }
     }
 

@@ -3,7 +3,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow};
+use mcpwarden_policy::config::Period;
 use reqwest::header::HeaderMap;
 use reqwest::{Certificate, Url};
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,6 +24,11 @@ const ADVICE: Advice = Advice {
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("interrupted")]
 pub struct Interrupted(pub u8);
+
+/// A server took too long to be reached, to be started or to list.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("it did not answer within {0}; see that it is an MCP server, or give it longer with --timeout")]
+pub struct TimedOut(pub Period);
 
 /// Tells whether one came, also while nobody looked.
 pub type Interruption = watch::Receiver<Option<Interrupted>>;
@@ -125,24 +131,26 @@ async fn attempt(
     }
 }
 
-/// Bounds a conversation in time.
-async fn within(
+/// Bounds what is done with a server in time.
+pub(crate) async fn within<T>(
     terms: &Terms<'_>,
     end: Instant,
-    conversation: impl Future<Output = Result<Listed>>,
-) -> Result<Listed> {
-    let mut interruption = terms.interruption.clone();
-    let outcome = tokio::select! {
-        outcome = tokio::time::timeout_at(end.into(), conversation) => outcome,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    until(terms.interruption, end, work).await?.ok_or_else(|| TimedOut(Period(terms.timeout)).into())
+}
+
+/// The same; `None` where the time was over first.
+pub(crate) async fn until<T>(
+    interruption: &Interruption,
+    end: Instant,
+    work: impl Future<Output = Result<T>>,
+) -> Result<Option<T>> {
+    let mut interruption = interruption.clone();
+    tokio::select! {
+        outcome = tokio::time::timeout_at(end.into(), work) => outcome.ok().transpose(),
         Ok(interrupted) = interruption.wait_for(Option::is_some) => {
-            return Err((*interrupted).map_or_else(|| anyhow!("interrupted"), Error::from));
+            Err((*interrupted).map_or_else(|| anyhow!("interrupted"), Error::from))
         }
-    };
-    match outcome {
-        Ok(outcome) => outcome,
-        Err(_) => bail!(
-            "it did not answer within {}; see that it is an MCP server, or give it longer with --timeout",
-            mcpwarden_policy::config::Period(terms.timeout)
-        ),
     }
 }

@@ -16,11 +16,11 @@ const KEPT: [&str; 7] = ["PATH", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TM
 pub type Environment = BTreeMap<OsString, OsString>;
 
 /// Makes this process the user who called sudo, for good, and gives the environment that servers are to have. Nothing
-/// that follows can gain privileges, nor inherits open files.
+/// that follows can gain privileges, nor inherits open files. `command`: the one that does so, for errors.
 ///
 /// # Errors
 /// This is root, not through sudo, and `programs` are to be started without `as_root`; or the change failed.
-pub fn become_caller(programs: bool, as_root: bool) -> Result<Environment> {
+pub fn become_caller(command: &str, programs: bool, as_root: bool) -> Result<Environment> {
     prctl::set_no_new_privs().context("cannot set no_new_privs")?;
     close_on_exec()?;
     let environment = || env::vars_os().collect();
@@ -30,8 +30,8 @@ pub fn become_caller(programs: bool, as_root: bool) -> Result<Environment> {
     let Some((uid, gid)) = caller()? else {
         if programs {
             bail!(
-                "`inspect` runs as root, and the inspected server would run with all privileges. \
-                 Run `inspect` as the user whose client starts the server (root is never required), or pass --as-root"
+                "`{command}` runs as root, and the server that it starts would run with all privileges. \
+                 Run `{command}` as the user whose client starts the server (root is never required), or pass --as-root"
             );
         }
         return Ok(environment());

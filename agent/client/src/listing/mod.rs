@@ -7,10 +7,11 @@
 //! That it can be listed is also what is known of a server's health while no client speaks to it: a server that answers the
 //! handshake and its lists is there, so nothing else is sent to find out.
 
-mod credentials;
-mod server;
+pub(crate) mod credentials;
+pub(crate) mod server;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -24,7 +25,8 @@ use mcpwarden_policy::{
 };
 use tokio::sync::mpsc;
 
-use server::{Declared, Listed, Trouble};
+pub use server::Trouble;
+use server::{Declared, Listed, Wake};
 
 /// Set in the numbers of these conversations: of the others, links have the one and connections of the kernel half the
 /// other, and none has both.
@@ -49,6 +51,8 @@ pub struct Report {
     pub url: String,
     /// The conversation's number.
     pub connection: ConnectionId,
+    /// The last request of [`Listing::refresh`] that it answers; 0: none.
+    pub request: u64,
     /// What was said, or why nothing was.
     pub outcome: Result<Listed, Trouble>,
 }
@@ -70,8 +74,12 @@ pub struct Listing {
     plan: Plan,
     /// Conversations that have a number.
     numbered: u64,
+    /// Requests to list a server.
+    requests: u64,
     /// None where nothing is listed.
     reports: Option<mpsc::Receiver<Report>>,
+    /// What has each server be listed before its time.
+    wakes: BTreeMap<ServerId, Arc<Wake>>,
     /// This process, the client.
     client: Process,
     /// Of each server: what was said to be wrong with it; `None`: that it was reached.
@@ -85,7 +93,7 @@ impl Listing {
     /// # Errors
     /// There is no thread for it.
     pub fn start(config: &Config, client: Process) -> Result<Self> {
-        Self::begin(Plan::of(config)?, 0, client)
+        Self::begin(Plan::of(config)?, (0, 0), client)
     }
 
     /// Lists what this configuration declares from now on. Where that is what is listed, nothing happens.
@@ -96,14 +104,15 @@ impl Listing {
         let plan = Plan::of(config)?;
         if plan != self.plan {
             let counters = self.counters;
-            *self = Self::begin(plan, self.numbered, self.client.clone())?;
+            *self = Self::begin(plan, (self.numbered, self.requests), self.client.clone())?;
             self.counters = ListingCounters { left_out: self.counters.left_out, ..counters };
         }
         Ok(())
     }
 
-    /// `numbered`: how many conversations have a number already.
-    fn begin(plan: Plan, numbered: u64, client: Process) -> Result<Self> {
+    /// `numbered`: how many conversations have a number already; `requests`: how many were made, which the first listing of each
+    /// server answers.
+    fn begin(plan: Plan, (numbered, requests): (u64, u64), client: Process) -> Result<Self> {
         let mut servers = plan.numbered(numbered);
         let numbered = numbered + servers.len() as u64;
         let left_out = left_out(servers.len());
@@ -114,6 +123,9 @@ impl Listing {
             );
             servers.truncate(MAX_SERVERS);
         }
+        let wakes: BTreeMap<_, _> =
+            servers.iter().map(|server| (server.id().clone(), server.wake())).collect();
+        wakes.values().for_each(|wake| wake.answers(requests));
         let mut reports = None;
         if !servers.is_empty() {
             let (sender, receiver) = mpsc::channel(WAITING);
@@ -126,7 +138,16 @@ impl Listing {
             reports = Some(receiver);
         }
         let counters = ListingCounters { left_out: left_out as u64, ..ListingCounters::default() };
-        Ok(Self { plan, numbered, reports, client, reported: HashMap::new(), counters })
+        Ok(Self { plan, numbered, requests, reports, wakes, client, reported: HashMap::new(), counters })
+    }
+
+    /// Has a server be listed now. The number of the request: the report of it, or of a later one, has seen it. `None`: the server
+    /// is none of those that are listed.
+    pub fn refresh(&mut self, server: &ServerId) -> Option<u64> {
+        let wake = self.wakes.get(server)?;
+        self.requests += 1;
+        wake.request(self.requests);
+        Some(self.requests)
     }
 
     /// Waits for the next report; for ever where nothing is listed.

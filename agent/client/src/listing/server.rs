@@ -2,6 +2,8 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result};
@@ -13,7 +15,7 @@ use mcpwarden_policy::{
     protocol::members,
 };
 use reqwest::Url;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 use mcpwarden_system::secret_file;
 
@@ -29,6 +31,31 @@ const MAX_BYTES: usize = 16 << 20;
 /// How many are listed at once.
 const AT_ONCE: usize = 4;
 
+/// Has a server be listed before its time.
+#[derive(Debug, Default)]
+pub struct Wake {
+    requests: AtomicU64,
+    notify: Notify,
+}
+
+impl Wake {
+    /// Requests a listing, by a number that is greater than those before. A listing that begins from now on has seen it.
+    pub fn request(&self, number: u64) {
+        self.requests.store(number, Ordering::Release);
+        self.notify.notify_one();
+    }
+
+    /// The same of requests that the first listing answers.
+    pub fn answers(&self, number: u64) {
+        self.requests.store(number, Ordering::Release);
+    }
+
+    /// The number of the last request so far.
+    fn seen(&self) -> u64 {
+        self.requests.load(Ordering::Acquire)
+    }
+}
+
 /// A declared server.
 pub struct Declared {
     id: ServerId,
@@ -37,6 +64,7 @@ pub struct Declared {
     connection: ConnectionId,
     headers_from: Option<SecretFile>,
     fingerprint: Option<Fingerprint>,
+    wake: Arc<Wake>,
 }
 
 /// What a server said.
@@ -70,11 +98,16 @@ impl Declared {
             connection,
             headers_from: server.headers_from.clone(),
             fingerprint: server.tls_fingerprint.clone(),
+            wake: Arc::default(),
         })
     }
 
+    /// What has it be listed before its time.
+    pub fn wake(&self) -> Arc<Wake> {
+        Arc::clone(&self.wake)
+    }
+
     /// Its id.
-    #[cfg(test)]
     pub fn id(&self) -> &ServerId {
         &self.id
     }
@@ -83,18 +116,23 @@ impl Declared {
     async fn watch(&self, every: Duration, permits: &Semaphore, reports: &mpsc::Sender<Report>) {
         let mut greeted = Vec::new();
         loop {
-            let outcome = {
+            let (request, outcome) = {
                 let Ok(_permit) = permits.acquire().await else { return };
-                self.list(&mut greeted).await
+                (self.wake.seen(), self.list(&mut greeted).await)
             };
             let mut url = self.url.clone();
             url.set_query(None);
             let (server, url) = (self.id.clone(), url.to_string());
-            let report = Report { server, kind: self.kind, url, connection: self.connection, outcome };
+            let (kind, connection) = (self.kind, self.connection);
+            let report = Report { server, kind, url, connection, request, outcome };
             if reports.send(report).await.is_err() {
                 return;
             }
-            tokio::time::sleep(spread(every, RandomState::new().hash_one(()))).await;
+            let pause = spread(every, RandomState::new().hash_one(()));
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.wake.notify.notified() => {}
+            }
         }
     }
 
@@ -144,7 +182,7 @@ impl Declared {
 }
 
 /// What an operator can do.
-fn advice(credentials: bool) -> Advice {
+pub(crate) fn advice(credentials: bool) -> Advice {
     Advice {
         credentials: if credentials {
             "the credentials of its headers_from are not enough"
@@ -220,6 +258,18 @@ mod tests {
             assert_eq!(without_known(all, &mut greeted), expected, "{name}");
         }
         assert_eq!(without_known(frames(&hello), &mut greeted), [], "no list at all");
+    }
+
+    /// Only what begins after a request answers it.
+    #[test]
+    fn listing_knows_the_requests_before_it() {
+        let wake = Wake::default();
+        let mut seen = vec![wake.seen()];
+        for number in [3, 4] {
+            wake.request(number);
+            seen.push(wake.seen());
+        }
+        assert_eq!(seen, [0, 3, 4]);
     }
 
     #[test]

@@ -36,12 +36,12 @@ fn changed_plan_uses_new_connection_numbers() {
     let one = of("servers: [{ id: a, type: http, url: 'http://a/' }]");
     let two =
         of("servers: [{ id: b, type: http, url: 'http://b/' }, { id: a, type: http, url: 'http://a/' }]");
-    let mut listing = Listing::begin(one, 0, Process::default()).unwrap();
+    let mut listing = Listing::begin(one, (0, 0), Process::default()).unwrap();
     assert_eq!(listing.numbered, 1);
     let file = "servers: [{ id: a, type: http, url: 'http://a/' }]\npolicy: { fail_closed: false }";
     listing.configure(&config::parse(file.as_bytes()).unwrap().0).unwrap();
     assert_eq!(listing.numbered, 1, "the same is listed");
-    listing = Listing::begin(two, listing.numbered, Process::default()).unwrap();
+    listing = Listing::begin(two, (listing.numbered, 0), Process::default()).unwrap();
     assert_eq!(listing.numbered, 3);
 }
 
@@ -76,7 +76,9 @@ fn server_state_is_reported_only_on_change() {
     let mut listing = Listing {
         plan: Plan::of(&config::Config::default()).unwrap(),
         numbered: 0,
+        requests: 0,
         reports: None,
+        wakes: BTreeMap::new(),
         client: Process::default(),
         reported: HashMap::new(),
         counters: ListingCounters::default(),
@@ -102,10 +104,21 @@ fn server_state_is_reported_only_on_change() {
             kind: ServerType::Http,
             url: "http://a/".into(),
             connection: ConnectionId(OWN),
+            request: 0,
             outcome,
         };
         assert_eq!(listing.take_note(&report).map(|body| body.kind()), expected);
     }
     let counters = listing.counters();
     assert_eq!((counters["listing_listed"], counters["listing_failed"]), (5, 9));
+}
+
+#[test]
+fn listed_servers_alone_can_be_refreshed() {
+    let file = "servers: [{ id: a, type: http, url: 'http://127.0.0.1:9/' }, { id: p, command: p }]";
+    let config = config::parse(file.as_bytes()).unwrap().0;
+    let mut listing = Listing::begin(Plan::of(&config).unwrap(), (0, 7), Process::default()).unwrap();
+    for (name, expected) in [("a", Some(8)), ("p", None), ("x", None), ("a", Some(9))] {
+        assert_eq!(listing.refresh(&ServerId(name.into())), expected, "{name}");
+    }
 }

@@ -12,7 +12,7 @@ mod clients;
 mod forms;
 mod input;
 mod pairs;
-mod progress;
+pub(super) mod progress;
 mod report;
 
 use std::process::ExitCode;
@@ -68,7 +68,7 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
                 Contents::Definitions(definitions) => report.definitions(definitions),
                 Contents::Servers(servers) if options.start => {
                     let programs = servers.iter().flat_map(|server| &server.entry).any(Entry::is_program);
-                    let environment = user::become_caller(programs, options.as_root)?;
+                    let environment = user::become_caller("inspect", programs, options.as_root)?;
                     let target = |Declared { project, name, entry }| {
                         let target = entry.and_then(|entry: Entry| entry.resolve(&environment));
                         (Label { project, name }, target)
@@ -90,12 +90,12 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
             }
         }
         (None, Some(url)) => {
-            let environment = user::become_caller(false, options.as_root)?;
+            let environment = user::become_caller("inspect", false, options.as_root)?;
             let target = input::address(url).map(|url| Target::Address { url, headers: HeaderMap::new() });
             live(options, &environment, [(Label::from(redact_word(url)), target)], &mut report)?;
         }
         (None, None) => {
-            let environment = user::become_caller(true, options.as_root)?;
+            let environment = user::become_caller("inspect", true, options.as_root)?;
             let name = input::shown_id(&options.command);
             let launch = Launch { argv: options.command.clone(), ..Launch::default() };
             live(options, &environment, [(Label::from(name), Ok(Target::Program(launch)))], &mut report)?;

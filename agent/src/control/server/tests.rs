@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::super::peer::Known;
-use super::super::{BlockView, Blocks, OldBlock, Waiting};
+use super::super::{BlockView, Blocks, Listings, OldBlock, RequestedListing, Waiting};
 use super::*;
 use crate::serving::HEAD_BYTES;
 
@@ -52,6 +52,10 @@ fn agent(gone: bool) -> mpsc::Sender<Request> {
                     Operation::Reload => Ok(Answer::Reloaded(Box::default())),
                     Operation::SetSession(new) => {
                         Err(Code::NotFound.because(format!("{} {:?}", new.session, new.set)))
+                    }
+                    Operation::Listings => Ok(Answer::Listings(Listings { listings: Vec::new() })),
+                    Operation::List(new) => {
+                        Ok(Answer::Requested(RequestedListing { server: new.server, request: 7 }))
                     }
                     Operation::Decide(new) => Err(Code::Ambiguous.because(format!("{:?}", new.decision))),
                 };
@@ -132,6 +136,18 @@ async fn control_server_answers_by_rights_and_request() {
         (Rights::Change, "POST", BLOCKS, block, 200, r#""reason":"r""#, [0, 0, 0]),
         (Rights::Change, "DELETE", BLOCKS, r#"{"target": "x"}"#, 404, r#""message":"x""#, [0, 0, 0]),
         (Rights::Change, "PUT", BLOCKS, "", 405, "takes GET, POST, DELETE", [0, 1, 0]),
+        (Rights::Read, "GET", "/v1/listings", "", 200, r#"{"listings":[]}"#, [0, 0, 0]),
+        (Rights::Change, "POST", "/v1/listings", r#"{"server": "a"}"#, 200, r#""request":7"#, [0, 0, 0]),
+        (
+            Rights::Read,
+            "POST",
+            "/v1/listings",
+            r#"{"server": "a"}"#,
+            403,
+            "may not change anything",
+            [1, 0, 0],
+        ),
+        (Rights::Change, "POST", "/v1/listings", r#"{"all": true}"#, 400, "unknown field `all`", [0, 1, 0]),
         (Rights::Change, "GET", "/", "", 404, "there are only /v1/blocks, /v1/approvals", [0, 1, 0]),
         (Rights::Change, "POST", "/v1/events", "", 405, "\r\nallow: GET\r\n", [0, 1, 0]),
         (Rights::None, "GET", "/v1/events", "", 403, "user 4242 may not query the agent here", [1, 0, 0]),

@@ -3,6 +3,7 @@
 
 mod configuration;
 mod end;
+mod listings;
 mod reconcile;
 mod requests;
 mod resume;
@@ -13,11 +14,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use mcpwarden_abi::{Counter, SET_ALL, SOCKET};
 use mcpwarden_capture::{Capture, KernelAction, Output as Captured, SideRecord, Sink};
-use mcpwarden_client::listing::{self as own, Listing, Report};
+use mcpwarden_client::listing::{self as own, Listing};
 use mcpwarden_kernel::{Kernel, ProgramStats, pins::Pins};
 use mcpwarden_policy::{
-    ConnectionId, Engine, Event, EventBody, Input, Inspected, Output, Reached, ServerId, Timestamp,
-    http::LINK,
+    ConnectionId, Engine, Event, EventBody, Input, Inspected, Output, ServerId, Timestamp, http::LINK,
 };
 
 use super::{
@@ -36,7 +36,7 @@ use super::{
     uncaptured::Uncaptured,
 };
 use crate::{
-    control::Control,
+    control::{Control, ListingView},
     external::Answered,
     host::{clock::Clock, files, namespaces::Namespaces},
     loss::LossWatch,
@@ -69,6 +69,8 @@ pub struct Agent {
     pub gate: Gate,
     /// The listing of declared servers by the agent itself.
     pub listing: Listing,
+    /// What came of it last, by server.
+    pub listings: BTreeMap<String, ListingView>,
     /// The requests of operators.
     pub control: Control,
     /// The configuration in force.
@@ -330,38 +332,6 @@ impl Agent {
                 self.network.close(&self.clock);
             }
         }
-    }
-
-    /// Reports how a declared server does, where that is new, and hands its messages to the policy core, as if a client had
-    /// received them.
-    fn take_listing(&mut self, report: Report) {
-        if let Some(body) = self.listing.take_note(&report) {
-            self.emit(Event {
-                server_id: Some(report.server.clone()),
-                server_type: Some(report.kind),
-                ..Event::agent(self.clock.now(), body)
-            });
-        }
-        let Report { server, connection, outcome: Ok(listed), .. } = report else { return };
-        let time = self.clock.now();
-        self.handle(Input::Reached(Reached {
-            connection,
-            time,
-            client: self.listing.client(),
-            address: listed.address.into(),
-            server: None,
-            path: listed.path,
-            kind: listed.kind,
-            netns: None,
-            host: None,
-            declared: vec![server],
-            adopted: false,
-        }));
-        for frame in &listed.frames {
-            let (direction, bytes) = (frame.direction, frame.json.as_bytes());
-            self.handle(Input::Frame { connection, direction, time, bytes, http: None, turn: None });
-        }
-        self.execute();
     }
 
     /// Everything that is counted anywhere, by name.

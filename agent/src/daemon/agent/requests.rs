@@ -80,6 +80,8 @@ impl Agent {
             }
             Operation::Decide(new) => self.decide(&new, &request.by),
             Operation::SetSession(new) => self.set_session(new, &request.by),
+            Operation::Listings => Ok(Answer::Listings(self.listed())),
+            Operation::List(new) => self.list(new),
             Operation::Status => Ok(Answer::Status(Box::new(self.status()))),
             Operation::Reload => return self.reload(user(&request.by), Some(request.answer)),
         };
