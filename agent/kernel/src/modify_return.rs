@@ -193,12 +193,10 @@ mod tests {
 
     #[test]
     fn instructions_are_laid_out_as_the_kernel_reads_them() {
-        // `struct bpf_insn`: code, destination and source register, offset, immediate.
-        let mut instruction = bpf_insn::default();
-        (instruction.code, instruction.off, instruction.imm) = (0x7b, -8, -2);
-        instruction.set_dst_reg(10);
-        instruction.set_src_reg(1);
-        assert_eq!(bytes_of(&instruction), [0x7b, 0x1a, 0xf8, 0xff, 0xfe, 0xff, 0xff, 0xff]);
+        // `struct bpf_insn`: code, source and destination register, offset, immediate: `*(u64 *)(r10 - 8) = r1`, and `call 36`.
+        let known = [0x7b, 0x1a, 0xf8, 0xff, 0xfe, 0xff, 0xff, 0xff, 0x85, 0, 0, 0, 36, 0, 0, 0];
+        let instructions = aya_obj::copy_instructions(&known).unwrap();
+        assert_eq!(instructions.iter().flat_map(bytes_of).collect::<Vec<u8>>(), known);
     }
 
     #[test]
