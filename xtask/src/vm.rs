@@ -24,6 +24,11 @@ pub use matrix::{Guests, matrix};
 /// The series that the tests run on, besides this machine's own kernel.
 const SERIES: [&str; 3] = ["6.1", "6.12", "6.18"];
 
+/// What is added to the name of a series for a guest without programs among its security modules, as Ubuntu's default is; and the words for
+/// its kernel.
+const WITHOUT_PROGRAMS: &str = "-nolsm";
+const NO_PROGRAMS: &str = "lsm=lockdown,capability,landlock,yama,apparmor";
+
 /// The end-to-end tests that tell kernels apart, and none of which measures time: a test program, or a module of it, such as
 /// `tests/tests/agent/forms.rs`.
 const TELLING: [&str; 15] = [
@@ -60,8 +65,9 @@ const LIMIT_SECONDS: u64 = 30 * 60;
 /// Runs the end-to-end tests, or a command, on other kernels in virtual machines (QEMU; no KVM is needed).
 #[derive(clap::Args)]
 pub struct Args {
-    /// Series of the kernel; every known one if this is not given
-    #[arg(long, value_name = "6.1|6.12|6.18")]
+    /// Series of the kernel, with `-nolsm` behind it for a guest without `bpf` among its security modules; every known series if
+    /// this is not given
+    #[arg(long, value_name = "6.1|6.12|6.18|6.12-nolsm")]
     kernel: Option<String>,
     /// Run only the tests whose name (`gate::ways::every_way_to_write`) contains NAME
     #[arg(long, value_name = "NAME")]
@@ -103,20 +109,27 @@ pub fn vm(args: &Args) -> Result<ExitCode> {
     let series: Vec<&str> = args.kernel.as_deref().map_or(SERIES.to_vec(), |one| vec![one]);
     let busybox = guest::install(&Packages::default(), &directory())?;
     let mut well = true;
-    for series in series {
+    for name in series {
+        let (series, words) = of_name(name);
         let kernel = Kernel::newest(series, &Packages::default(), &directory())?;
         let kernel =
             kernel.with_context(|| format!("this machine's packages have no cloud kernel {series}"))?;
-        println!("━━ Linux {}", kernel.version);
+        println!("━━ Linux {} {words}", kernel.version);
         let clock = if args.count_instructions { Clock::Instructions } else { Clock::Host };
-        let guest = Guest::new(&kernel, &job, &args.append, &directory(), &busybox, clock)?;
+        let append = format!("{words} {}", args.append);
+        let guest = Guest::new(&kernel, &job, &append, &directory(), &busybox, clock)?;
         let ending = guest.run(LIMIT_SECONDS, "")?.0;
         if !ending.well() {
-            println!("━━ Linux {series}: {ending}");
+            println!("━━ Linux {name}: {ending}");
             well = false;
         }
     }
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The series of a kernel's name, and the words that its guest is booted with besides.
+fn of_name(name: &str) -> (&str, &'static str) {
+    name.strip_suffix(WITHOUT_PROGRAMS).map_or((name, ""), |series| (series, NO_PROGRAMS))
 }
 
 /// The job to see that the service of a package lives as it should.
@@ -191,7 +204,16 @@ fn directory() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::is_below;
+    use super::{NO_PROGRAMS, is_below, of_name};
+
+    #[test]
+    fn kernel_names_are_a_series_and_what_it_is_booted_with() {
+        let cases =
+            [("6.12", ("6.12", "")), ("6.12-nolsm", ("6.12", NO_PROGRAMS)), ("6.1-other", ("6.1-other", ""))];
+        for (name, expected) in cases {
+            assert_eq!(of_name(name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn tests_are_selected_by_program_module_and_name() {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use aya::{
-    Ebpf, EbpfLoader,
+    EbpfLoader,
     sys::{Stats, enable_stats},
 };
 use mcpwarden_policy::hash::bytes_hash;
@@ -17,8 +17,10 @@ use super::{
     brief::brief,
     btf::Btf,
     fire,
-    hooks::{self, Ground, Hook, Hooks, Links, Scan, load_scan},
+    hooks::{self, Ground, Hook, Hooks, Links, Scan, Way, load_scan},
     layout, log,
+    modify_return::ModifyReturn,
+    object::Object,
     pins::{self, short},
     requirements,
     stats::{self, ProgramStats},
@@ -58,7 +60,7 @@ impl Backend {
 /// A kernel half that is attached nowhere yet, and where it could be.
 pub struct Loaded {
     /// The programs, of which none runs.
-    pub ebpf: Ebpf,
+    pub ebpf: Object,
     btf: aya::Btf,
     processes: Vec<Hook>,
     tracepoints: Hooks,
@@ -86,7 +88,7 @@ pub struct Report {
 /// A kernel half that runs.
 pub struct Attached {
     /// The programs, and their links.
-    pub ebpf: Ebpf,
+    pub ebpf: Object,
     /// Their links by program, where they are to outlive the agent.
     pub links: Links,
     /// What captures.
@@ -105,8 +107,9 @@ impl Loaded {
     pub fn new(ring_bytes: u32, there: &[(String, PathBuf)]) -> Result<Self, KernelError> {
         let btf = Btf::from_file(Path::new(BTF_PATH))?;
         let base = layout::resolve(&btf)?;
+        let way = requirements::gate_way();
         let (layout, trampolines, gate) = match layout::resolve_iterators(&btf, base) {
-            Ok(layout) => (layout, hooks::trampolines(&btf), hooks::gate(&btf)),
+            Ok(layout) => (layout, hooks::trampolines(&btf), hooks::gate(&btf, way)),
             Err(error) => (base, Err(error.to_string()), Err(error.to_string())),
         };
         let (processes, tracepoints) = (hooks::processes(&btf), hooks::tracepoints(&btf));
@@ -126,6 +129,15 @@ impl Loaded {
             loader.map_pin_path(name, path.as_path());
         }
         let ebpf = loader.load(&OBJECT.0)?;
+        let modify_return = match way {
+            Way::Lsm => Ok(ModifyReturn::default()),
+            Way::ModifyReturn => ModifyReturn::of(&ebpf),
+        };
+        let (modify_return, gate) = match modify_return {
+            Ok(modify_return) => (modify_return, gate),
+            Err(error) => (ModifyReturn::default(), Err(error)),
+        };
+        let ebpf = Object::new(ebpf, modify_return);
         Ok(Self { ebpf, btf, processes, tracepoints, trampolines, gate })
     }
 
@@ -237,7 +249,7 @@ struct Proof {
 
 impl Proof {
     /// Makes everything happen that the programs of an object wait for. `Err`: the kernel does not count runs, and why.
-    fn of(ebpf: &Ebpf) -> Result<Self, String> {
+    fn of(ebpf: &Object) -> Result<Self, String> {
         let counting = enable_stats(Stats::RunTime).map_err(|error| brief(&error))?;
         let runs = || stats::of_programs(ebpf).into_iter().map(|program| (program.name, program.runs));
         let before: HashMap<String, u64> = runs().collect();
@@ -259,7 +271,7 @@ impl Proof {
 
 /// Attaches all of the trampoline backend, or says why that cannot be. With its links, where they are wanted `apart`.
 fn attach_whole(
-    ebpf: &mut Ebpf,
+    ebpf: &mut Object,
     trampolines: Result<Hooks, String>,
     ground: &Ground<'_>,
     apart: bool,
@@ -275,7 +287,7 @@ fn attach_whole(
 /// # Errors
 /// Another of them cannot be loaded.
 fn load_scans(
-    ebpf: &mut Ebpf,
+    ebpf: &mut Object,
     btf: &aya::Btf,
     known: Vec<(String, String)>,
 ) -> Result<Vec<String>, KernelError> {
@@ -294,6 +306,7 @@ pub fn build(wanted: Option<Backend>, ring_bytes: u32, cgroup: &Path) -> String 
     let object = bytes_hash(&OBJECT.0);
     // One that was removed and made again is another.
     let cgroup = std::fs::metadata(cgroup).map(|cgroup| (cgroup.dev(), cgroup.ino())).ok();
-    let all = format!("{object} {wanted:?} {ring_bytes} {may_neutralize} {cgroup:?}");
+    let way = requirements::gate_way();
+    let all = format!("{object} {wanted:?} {ring_bytes} {may_neutralize} {way:?} {cgroup:?}");
     short(&bytes_hash(all.as_bytes())).to_owned()
 }

@@ -22,7 +22,7 @@ pub fn brief(error: &dyn std::error::Error) -> String {
 }
 
 /// Why the verifier refuses a program: the last line of its log, before its statistics.
-fn verdict(log: &str) -> &str {
+pub fn verdict(log: &str) -> &str {
     let statistics = ["processed ", "verification time", "stack depth", "mark_precise"];
     let is_reason = |line: &&str| !line.is_empty() && !statistics.iter().any(|word| line.starts_with(word));
     log.lines().rev().map(str::trim).find(is_reason).unwrap_or("(its log is empty)")

@@ -13,7 +13,7 @@ use mcpwarden_gate::{ENTRIES, Head, Turn, View};
 use super::{
     Kernel, KernelError,
     brief::brief,
-    hooks::{self, Ground, Hook},
+    hooks::{self, Ground, Hook, Way},
     maps::{clear, remove_if, take},
     pins::Kept,
     stats,
@@ -187,7 +187,7 @@ impl Kernel {
         let links = links.map_err(|error| error.to_string())?;
         if let Some(silent) = self.silent_gate(&hooks) {
             hooks::detach_all(&mut self.ebpf, &hooks);
-            return Err(format!("{}: attached, and does not run{GATE_ADVICE}", silent.place()));
+            return Err(format!("{}: attached, and does not run", silent.place()));
         }
         match &mut self.to_keep {
             Some(to_keep) => to_keep.links.extend(links),
@@ -226,6 +226,11 @@ impl Kernel {
         Ok(())
     }
 
+    /// How the gate is asked on this kernel, where it can be.
+    pub fn gate_way(&self) -> Option<Way> {
+        Way::of(self.gate.hooks.as_ref().ok()?)
+    }
+
     /// A hook that did not run when this process wrote to a pipe: the kernel loads and attaches programs of modules that are
     /// switched off. Where the kernel does not count runs, that is not known.
     fn silent_gate(&self, hooks: &[Hook]) -> Option<Hook> {
@@ -234,7 +239,7 @@ impl Kernel {
             let all = stats::of_programs(&self.ebpf);
             all.into_iter().find(|program| program.name == hook.program()).map_or(0, |program| program.runs)
         };
-        let probe = *hooks.iter().find(|hook| matches!(hook, Hook::Lsm { program: "file_permission" }))?;
+        let probe = *hooks.iter().find(|hook| hook.program() == "file_permission")?;
         let before = runs(&probe);
         let (reader, mut writer) = std::io::pipe().ok()?;
         writer.write_all(b".").ok()?;
@@ -249,7 +254,3 @@ impl Kernel {
 fn gate_place(hook: &Hook) -> String {
     format!("gate {}", hook.place())
 }
-
-/// What is most often missing where a program of a security module does not run.
-pub const GATE_ADVICE: &str = "; boot with `bpf` among the kernel's security modules: `lsm=` on its command line, then what \
-                               /sys/kernel/security/lsm says, then `,bpf`";

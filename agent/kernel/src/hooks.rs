@@ -10,7 +10,13 @@ use aya::{
     },
 };
 
-use super::{KernelError, brief::brief, btf::Btf};
+use super::{
+    KernelError,
+    brief::brief,
+    btf::Btf,
+    modify_return::OFFERED,
+    object::{Link, Object},
+};
 
 /// The hooks of a backend on this kernel.
 #[derive(Debug)]
@@ -112,9 +118,44 @@ pub fn trampolines(btf: &Btf) -> Result<Hooks, String> {
     Ok(with_io_uring(hooks, btf, programs, "what clients splice through io_uring shows as gaps"))
 }
 
+/// How the gate is asked before something is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As one of the kernel's security modules, in whatever it does.
+    Lsm,
+    /// In the place of the functions that ask them: see [`super::modify_return`].
+    ModifyReturn,
+}
+
+impl Way {
+    /// Its name in events, in `doctor` and in the documentation.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lsm => "lsm",
+            Self::ModifyReturn => "fmod_ret",
+        }
+    }
+
+    /// The one of these hooks, if one of them asks.
+    pub fn of(hooks: &[Hook]) -> Option<Self> {
+        hooks.iter().find_map(|hook| match hook {
+            Hook::Lsm { .. } => Some(Self::Lsm),
+            Hook::ModifyReturn { .. } => Some(Self::ModifyReturn),
+            _ => None,
+        })
+    }
+
+    fn hooks(self) -> [Hook; 2] {
+        OFFERED.map(|(program, function)| match self {
+            Self::Lsm => Hook::Lsm { program },
+            Self::ModifyReturn => Hook::ModifyReturn { program, function },
+        })
+    }
+}
+
 /// The gate: what asks whether something may be written, and what tells when it was; or which function this kernel does
 /// not have.
-pub fn gate(btf: &Btf) -> Result<Vec<Hook>, String> {
+pub fn gate(btf: &Btf, way: Way) -> Result<Vec<Hook>, String> {
     const SOCKETS: (&str, &str) = ("gate_unix_stream_sendmsg", "unix_stream_sendmsg");
     // As in `PIPES`.
     const PIPES: [&[(&str, &str)]; 2] = [
@@ -128,12 +169,14 @@ pub fn gate(btf: &Btf) -> Result<Vec<Hook>, String> {
             "this kernel has no function pipe_write, anon_pipe_write or unix_stream_sendmsg".to_owned()
         );
     };
-    if !has("bpf_lsm_file_permission") {
-        return Err("this kernel is built without BPF LSM (CONFIG_BPF_LSM=y)".to_owned());
+    if let (Way::ModifyReturn, Some((_, function))) =
+        (way, OFFERED.iter().find(|(_, function)| !has(function)))
+    {
+        return Err(format!("this kernel has no function {function}"));
     }
     let exits = pipes.iter().copied().chain([SOCKETS]);
     let mut hooks: Vec<Hook> = exits.map(|(program, function)| Hook::Exit { program, function }).collect();
-    hooks.extend(["file_permission", "socket_sendmsg"].map(|program| Hook::Lsm { program }));
+    hooks.extend(way.hooks());
     Ok(hooks)
 }
 
@@ -194,6 +237,13 @@ pub enum Hook {
         /// Name of the program, which is that of the hook.
         program: &'static str,
     },
+    /// A function of the kernel, before which the program may answer in its place.
+    ModifyReturn {
+        /// Name of the program.
+        program: &'static str,
+        /// Name of the function.
+        function: &'static str,
+    },
     /// A hook of a cgroup, for all processes in it and below.
     Cgroup {
         /// Name of the program, which is that of the hook.
@@ -221,6 +271,7 @@ impl Hook {
             | Self::Entry { program, .. }
             | Self::Exit { program, .. }
             | Self::Lsm { program }
+            | Self::ModifyReturn { program, .. }
             | Self::Cgroup { program }
             | Self::Release { program }
             | Self::Classic { program, .. } => program,
@@ -242,6 +293,7 @@ impl Hook {
             Self::Entry { function, .. } => format!("fentry/{function}"),
             Self::Exit { function, .. } => format!("fexit/{function}"),
             Self::Lsm { program } => format!("lsm/{program}"),
+            Self::ModifyReturn { function, .. } => format!("fmod_ret/{function}"),
             Self::Classic { tracepoint, .. } => format!("tracepoint/syscalls/{tracepoint}"),
             Self::Cgroup { program } | Self::Release { program } => format!("cgroup/{program}"),
         }
@@ -288,11 +340,11 @@ where
 /// Loads and attaches one program. It is detached with its object, or where that is not wanted (`apart`), with the link
 /// that comes of it.
 pub fn attach(
-    ebpf: &mut Ebpf,
+    ebpf: &mut Object,
     hook: &Hook,
     ground: &Ground<'_>,
     apart: bool,
-) -> Result<Option<FdLink>, KernelError> {
+) -> Result<Option<Link>, KernelError> {
     let fail = |action| {
         move |error: ProgramError| KernelError::Hook { action, hook: hook.place(), reason: brief(&error) }
     };
@@ -330,6 +382,11 @@ pub fn attach(
             let id = program.attach().map_err(fail("attach"))?;
             link!(program, id)
         }
+        Hook::ModifyReturn { program: name, function } => {
+            let link = ebpf.modify_return.attach(name, function, ground.btf, apart);
+            let fail = |(action, reason)| KernelError::Hook { action, hook: hook.place(), reason };
+            return link.map(|link| link.map(Link::Own)).map_err(fail);
+        }
         Hook::Classic { program: name, tracepoint } => {
             let program: &mut TracePoint = program(ebpf, name)?;
             program.load().map_err(fail("load"))?;
@@ -350,16 +407,17 @@ pub fn attach(
             link!(program, id)
         }
     };
-    link.transpose().map_err(|reason| KernelError::Hook { action: "keep", hook: hook.place(), reason })
+    let link = link.map(|link| link.map(Link::Aya)).transpose();
+    link.map_err(|reason| KernelError::Hook { action: "keep", hook: hook.place(), reason })
 }
 
 /// Attaches hooks one by one, and what does the same in place of those that cannot be: what came of each.
 pub fn attach_each(
-    ebpf: &mut Ebpf,
+    ebpf: &mut Object,
     hooks: impl IntoIterator<Item = Hook>,
     ground: &Ground<'_>,
     apart: bool,
-) -> Vec<(Hook, Result<Option<FdLink>, KernelError>)> {
+) -> Vec<(Hook, Result<Option<Link>, KernelError>)> {
     let mut tried = Vec::new();
     for hook in hooks {
         let result = attach(ebpf, &hook, ground, apart);
@@ -373,11 +431,11 @@ pub fn attach_each(
 }
 
 /// Links by program, apart from their object.
-pub type Links = Vec<(&'static str, FdLink)>;
+pub type Links = Vec<(&'static str, Link)>;
 
 /// Attaches all of a backend, or nothing. With their links by program, where they are wanted `apart`.
 pub fn attach_all(
-    ebpf: &mut Ebpf,
+    ebpf: &mut Object,
     hooks: &[Hook],
     ground: &Ground<'_>,
     apart: bool,
@@ -396,12 +454,16 @@ pub fn attach_all(
 }
 
 /// Detaches what can be attached and detached again.
-pub fn detach_all(ebpf: &mut Ebpf, hooks: &[Hook]) {
+pub fn detach_all(ebpf: &mut Object, hooks: &[Hook]) {
     for hook in hooks {
         // Those that were not loaded say so, and that is what is wanted.
         let _ = match hook {
             Hook::Exit { program: name, .. } => program::<FExit>(ebpf, name).map(FExit::unload).is_ok(),
             Hook::Lsm { program: name } => program::<Lsm>(ebpf, name).map(Lsm::unload).is_ok(),
+            Hook::ModifyReturn { program: name, .. } => {
+                ebpf.modify_return.unload(name);
+                true
+            }
             _ => false,
         };
     }

@@ -14,6 +14,8 @@ pub mod layout;
 mod log;
 mod maps;
 mod members;
+mod modify_return;
+mod object;
 pub mod pins;
 pub mod requirements;
 mod resume;
@@ -22,6 +24,7 @@ mod sockets;
 #[cfg(test)]
 mod stack;
 mod stats;
+mod sys;
 mod table;
 
 use std::{
@@ -33,7 +36,6 @@ use std::{
 };
 
 use aya::{
-    Ebpf,
     maps::{HashMap, MapData, MapError, PerCpuArray},
     programs::{Iter, Program},
 };
@@ -49,6 +51,7 @@ use self::{
     hooks::{Scan, program},
     maps::take,
     members::Members,
+    object::Object,
     pins::{Kept, Left, Pins, PinsError, ToKeep},
     resume::Resumed,
     sockets::Sockets,
@@ -56,7 +59,8 @@ use self::{
     table::Table,
 };
 pub use backend::{Backend, Report};
-pub use gate::{GATE_ADVICE, Gate, GateLeft};
+pub use gate::{Gate, GateLeft};
+pub use hooks::Way;
 pub use resume::Met;
 pub use ring::Ring;
 pub use stats::{MOST_STEPS, ProgramStats};
@@ -129,7 +133,7 @@ impl Setup<'_> {
 /// An attached kernel half. Dropping it detaches everything, but what is kept.
 pub struct Kernel {
     // The programs' links live in here, and in what is kept.
-    ebpf: Ebpf,
+    ebpf: Object,
     to_keep: Option<ToKeep>,
     kept: Kept,
     resumed: Option<Resumed>,
@@ -460,6 +464,7 @@ impl Kernel {
     /// Detaches every program that is not kept. What is in the ring can still be read.
     pub fn detach(&mut self) {
         self.to_keep = None;
+        self.ebpf.modify_return.unload_all();
         for (_, program) in self.ebpf.programs_mut() {
             // Not loaded, or already gone: both are what is wanted.
             let _ = match program {

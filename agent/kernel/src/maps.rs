@@ -2,7 +2,7 @@
 
 use aya::{
     Ebpf, Pod,
-    maps::{HashMap, MapData, MapError},
+    maps::{HashMap, Map, MapData, MapError},
 };
 
 use super::KernelError;
@@ -14,6 +14,19 @@ where
 {
     let map = ebpf.take_map(name).ok_or_else(|| KernelError::Missing(name.to_owned()))?;
     T::try_from(map).map_err(|source| KernelError::Map { name, source })
+}
+
+/// A table of one of the kinds that the kernel half has.
+pub fn data_of(map: &Map) -> Option<&MapData> {
+    match map {
+        Map::Array(data)
+        | Map::HashMap(data)
+        | Map::LpmTrie(data)
+        | Map::LruHashMap(data)
+        | Map::PerCpuArray(data)
+        | Map::RingBuf(data) => Some(data),
+        _ => None,
+    }
 }
 
 /// Takes everything out of a table. What is not there is as good as taken out.

@@ -6,11 +6,10 @@
 //! moment at which nobody judges.
 
 use std::{
-    ffi::CString,
     fs, io,
     os::{
-        fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
-        unix::{ffi::OsStrExt as _, fs::DirBuilderExt as _},
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
+        unix::fs::DirBuilderExt as _,
     },
     path::{Path, PathBuf},
 };
@@ -18,20 +17,19 @@ use std::{
 use aya::{
     Ebpf,
     maps::{Map, MapData, PerCpuArray, RingBuf},
-    programs::links::{FdLink, PinnedLink},
 };
 use mcpwarden_abi::record::read;
 use mcpwarden_abi::{Counter, RECORD_DATA, RecordHeader};
 use mcpwarden_policy::hash::bytes_hash;
 use mcpwarden_system::instance::{self, InstanceError};
-use nix::{
-    libc,
-    sys::statfs::{BPF_FS_MAGIC, statfs},
-};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use super::{
     brief::brief,
     hooks::{Hook, Links},
+    maps::data_of,
+    object::{Link, Object},
+    sys,
 };
 use mcpwarden_system::boot::boot_ns;
 
@@ -145,10 +143,10 @@ impl Pins {
     ///
     /// # Errors
     /// One cannot be pinned: none is then.
-    pub(super) fn keep(&self, what: ToKeep, ebpf: &mut Ebpf) -> Result<Kept, PinsError> {
+    pub(super) fn keep(&self, what: ToKeep, object: &mut Object) -> Result<Kept, PinsError> {
         // Process ids come again.
         let own = self.root.join(format!("{}-{}-{}", std::process::id(), boot_ns(), what.build));
-        let result = pin_all(&own, what, ebpf);
+        let result = pin_all(&own, what, object);
         if result.is_err() {
             // What is wrong is said; the next agent removes what is left.
             let _ = remove(&own);
@@ -224,15 +222,7 @@ impl ToKeep {
     /// A table that cannot be opened once more.
     pub(super) fn of(ebpf: &Ebpf, build: String) -> Result<Self, PinsError> {
         let again = |name: &str, map: &Map| {
-            let (Map::Array(data)
-            | Map::HashMap(data)
-            | Map::LpmTrie(data)
-            | Map::LruHashMap(data)
-            | Map::PerCpuArray(data)
-            | Map::RingBuf(data)) = map
-            else {
-                return Err("of a kind that is not pinned".to_owned());
-            };
+            let data = data_of(map).ok_or("of a kind that is not pinned")?;
             let fd = data.fd().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
             MapData::from_fd(fd).map(|data| (name.to_owned(), data)).map_err(|error| brief(&error))
         };
@@ -255,35 +245,33 @@ pub(super) fn short(hash: &str) -> &str {
 }
 
 /// By program: what stays attached.
-type Held = Vec<(String, FdLink)>;
+type Held = Vec<(String, Link)>;
 
-fn pin_all(own: &Path, what: ToKeep, ebpf: &mut Ebpf) -> Result<Held, PinsError> {
+fn pin_all(own: &Path, what: ToKeep, object: &mut Object) -> Result<Held, PinsError> {
     let [tables, programs, links] = [TABLES, PROGRAMS, LINKS].map(|name| own.join(name));
     [own, &tables, &programs, &links].into_iter().try_for_each(make)?;
     for (name, table) in what.tables {
         let path = tables.join(name);
-        table.pin(&path).map_err(|error| unpinned(&path, &error))?;
+        table.pin(&path).map_err(|error| unpinned(&path, brief(&error)))?;
     }
-    let links = pin_links(own, what.links, ebpf)?;
+    let links = pin_links(own, what.links, object)?;
     make(&own.join(WHOLE))?;
     Ok(links)
 }
 
-fn pin_links(own: &Path, links: Links, ebpf: &mut Ebpf) -> Result<Held, PinsError> {
-    let pin = |(name, link): (&'static str, FdLink)| {
+fn pin_links(own: &Path, links: Links, object: &mut Object) -> Result<Held, PinsError> {
+    let pin = |(name, link): (&'static str, Link)| {
         let path = own.join(PROGRAMS).join(name);
-        if let Some(program) = ebpf.program_mut(name) {
-            program.pin(&path).map_err(|error| unpinned(&path, &error))?;
-        }
+        object.pin(name, &path).map_err(|reason| unpinned(&path, reason))?;
         let path = own.join(LINKS).join(name);
-        let link = link.pin(&path).map_err(|error| unpinned(&path, &error))?;
-        Ok((name.to_owned(), link.into()))
+        let link = link.pin(&path).map_err(|reason| unpinned(&path, reason))?;
+        Ok((name.to_owned(), link))
     };
     links.into_iter().map(pin).collect()
 }
 
-fn unpinned(path: &Path, error: &aya::pin::PinError) -> PinsError {
-    PinsError::Refused { action: "pin", path: path.to_owned(), reason: brief(error) }
+fn unpinned(path: &Path, reason: String) -> PinsError {
+    PinsError::Refused { action: "pin", path: path.to_owned(), reason }
 }
 
 /// What is not pinned is as good as unpinned.
@@ -320,16 +308,11 @@ impl Kept {
         let path = own.join(LINKS);
         for entry in fs::read_dir(&path).map_err(refused("read", &path))? {
             let entry = entry.map_err(refused("read", &path))?;
-            let unusable = |error: &dyn std::error::Error| PinsError::Refused {
-                action: "read",
-                path: entry.path(),
-                reason: brief(error),
-            };
-            let link = PinnedLink::from_pin(entry.path()).map_err(|error| unusable(&error))?;
+            let link = sys::open(&entry.path()).map_err(refused("read", &entry.path()))?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            links.push((name.clone(), FdLink::from(link)));
-            let program = open(&own.join(PROGRAMS).join(&name));
-            programs.push((name.clone(), program.map_err(|error| unusable(&error))?));
+            links.push((name.clone(), Link::Own(link)));
+            let program = sys::open(&own.join(PROGRAMS).join(&name));
+            programs.push((name.clone(), program.map_err(refused("read", &entry.path()))?));
             names.push(name);
         }
         Ok((Self { own: Some(own), is_tried: true, links, programs }, names))
@@ -349,10 +332,10 @@ impl Kept {
     ///
     /// # Errors
     /// One cannot be pinned: none of them stays.
-    pub(super) fn add(&mut self, links: Links, ebpf: &mut Ebpf) -> Result<(), PinsError> {
+    pub(super) fn add(&mut self, links: Links, object: &mut Object) -> Result<(), PinsError> {
         let Some(own) = &self.own else { return Ok(()) };
         let names: Vec<&str> = links.iter().map(|(name, _)| *name).collect();
-        match pin_links(own, links, ebpf) {
+        match pin_links(own, links, object) {
             Ok(pinned) => self.links.extend(pinned),
             Err(error) => {
                 names.into_iter().for_each(|name| unpin(own, name));
@@ -405,25 +388,6 @@ impl Kept {
             let _ = fs::remove_dir(own.join(TRIED));
         }
     }
-}
-
-/// What is pinned there. aya asks the kernel for the types of a program that it opens, which takes CAP_SYS_ADMIN.
-fn open(path: &Path) -> io::Result<OwnedFd> {
-    /// `BPF_OBJ_GET` of `enum bpf_cmd`, and its part of `union bpf_attr`; linux/bpf.h.
-    const OBJ_GET: i64 = 7;
-    #[repr(C)]
-    struct Attributes {
-        path: u64,
-        fd: u32,
-        flags: u32,
-    }
-    let name = CString::new(path.as_os_str().as_bytes())?;
-    let attributes = Attributes { path: name.as_ptr() as u64, fd: 0, flags: 0 };
-    // SAFETY: the attributes and the path outlive the call.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, OBJ_GET, &raw const attributes, size_of::<Attributes>()) };
-    let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: the kernel has just given it to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// The names of an agent's tables, and where they are pinned.

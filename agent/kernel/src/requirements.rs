@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use super::BTF_PATH;
+use super::{BTF_PATH, hooks::Way};
 
 /// The oldest kernel that the kernel half is written for: `bpf_loop` is of 5.17, and 6.1 is the oldest that
 /// distributions still carry.
@@ -69,6 +69,29 @@ pub fn may_write_memory() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let open = fs::read_to_string(LOCKDOWN_PATH).map_or(true, |state| state.contains("[none]"));
     open && capabilities(&status) >> CAP_SYS_ADMIN & 1 == 1
+}
+
+/// Where the kernel lists its security modules, if securityfs is mounted.
+const MODULES_PATH: &str = "/sys/kernel/security/lsm";
+
+/// The kernel's security modules that are switched on, as it lists them; `None` where securityfs is not mounted.
+pub fn security_modules() -> Option<String> {
+    fs::read_to_string(MODULES_PATH).ok().map(|list| list.trim().to_owned())
+}
+
+/// Whether programs are among them.
+pub fn has_programs(modules: &str) -> bool {
+    modules.split(',').any(|name| name == "bpf")
+}
+
+/// How the gate can be asked here. Where it is not known whether programs are among the security modules, in the way that does not depend
+/// on it.
+pub fn gate_way() -> Way {
+    way_of(security_modules().as_deref())
+}
+
+fn way_of(modules: Option<&str>) -> Way {
+    if modules.is_some_and(has_programs) { Way::Lsm } else { Way::ModifyReturn }
 }
 
 /// What this process may, by bits.
@@ -180,6 +203,21 @@ mod tests {
         for (name, state, version, command_line, config, expected) in cases {
             let found = preempts(state, version, command_line, || config.to_owned());
             assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn gate_way_follows_the_list_of_modules() {
+        for (modules, expected) in [
+            (Some("lockdown,capability,landlock,yama,apparmor,bpf"), Way::Lsm),
+            (Some("bpf"), Way::Lsm),
+            // Ubuntu's default.
+            (Some("lockdown,capability,landlock,yama,apparmor"), Way::ModifyReturn),
+            (Some("capability,bpfilter"), Way::ModifyReturn),
+            (Some(""), Way::ModifyReturn),
+            (None, Way::ModifyReturn),
+        ] {
+            assert_eq!(way_of(modules), expected, "{modules:?}");
         }
     }
 

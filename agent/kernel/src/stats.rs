@@ -2,10 +2,12 @@
 
 use std::{
     cell::Cell,
-    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd},
+    os::fd::{AsRawFd as _, BorrowedFd},
 };
 
 use aya::{Ebpf, maps::Map};
+
+use super::object::Object;
 
 /// Numbers of one program, from its fdinfo.
 #[derive(Clone, Debug)]
@@ -23,8 +25,8 @@ pub struct ProgramStats {
 }
 
 /// What the kernel says of each loaded program.
-pub fn of_programs(ebpf: &Ebpf) -> Vec<ProgramStats> {
-    ebpf.programs().filter_map(|(name, program)| of(name, program.fd().ok()?.as_fd())).collect()
+pub fn of_programs(object: &Object) -> Vec<ProgramStats> {
+    object.loaded().filter_map(|(name, program)| of(name, program)).collect()
 }
 
 /// What the kernel says of a program.

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use comfy_table::{Attribute, Cell, Color};
-use mcpwarden_kernel::{Backend, GATE_ADVICE, Kernel, MOST_STEPS, ProgramStats, Report, requirements};
+use mcpwarden_kernel::{Backend, Kernel, MOST_STEPS, ProgramStats, Report, Way, requirements};
 use serde::Serialize;
 use serde_json::json;
 
@@ -177,7 +177,7 @@ fn gate_row(gate: Result<Vec<(String, Option<String>)>, String>) -> Row {
     };
     let (verdict, detail) = match gate {
         Ok(places) => match silent(&places) {
-            Some(problem) => (Verdict::Off, format!("{problem}{GATE_ADVICE}")),
+            Some(problem) => (Verdict::Off, problem),
             None => {
                 let blunt = if requirements::may_write_memory() { "" } else { BLUNT };
                 let detail = format!("stops calls that the policy denies, with `enforcement.stdio`{blunt}");
@@ -258,13 +258,16 @@ fn purpose(hook: &str) -> &'static str {
 }
 
 fn security_modules() -> Row {
-    // Not mounted on every machine, and then nobody can read it.
-    let list = fs::read_to_string("/sys/kernel/security/lsm").ok();
-    let (verdict, detail) = match list.as_deref().map(str::trim) {
-        Some(list) if list.split(',').any(|name| name == "bpf") => (Verdict::Works, list.to_owned()),
-        Some(list) => {
-            (Verdict::Off, format!("{list}: without bpf the gate could not work; boot with lsm={list},bpf"))
-        }
+    let (verdict, detail) = match requirements::security_modules() {
+        Some(list) if requirements::has_programs(&list) => (Verdict::Works, list),
+        Some(list) => (
+            Verdict::Fact,
+            format!(
+                "{list}: without bpf; the gate uses {} instead of {} (to change that, boot with lsm={list},bpf)",
+                Way::ModifyReturn.name(),
+                Way::Lsm.name()
+            ),
+        ),
         None => (
             Verdict::Fact,
             "unknown: securityfs is not mounted (mount -t securityfs none /sys/kernel/security)".to_owned(),

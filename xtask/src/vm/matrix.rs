@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 
 use super::guest::{self, Clock, Ending, Guest, Job};
 use super::kernel::Kernel;
-use super::{LIMIT_SECONDS, SERIES, directory, selected};
+use super::{LIMIT_SECONDS, NO_PROGRAMS, SERIES, directory, selected};
 use crate::build::test_programs;
 use crate::harness::Counts;
 use crate::packages::Packages;
@@ -43,7 +43,7 @@ const SMOKE: Round = Round {
 };
 
 /// Each kernel has a verifier of its own, and programs that run elsewhere; what is off is said, and why.
-const ROUNDS: [Round; 7] = [
+const ROUNDS: [Round; 8] = [
     Round {
         what: "as it comes",
         series: &["6.1", "6.12"],
@@ -92,11 +92,34 @@ const ROUNDS: [Round; 7] = [
         append: "preempt=full",
         tests: &["agent::requirements::doctor_", "gate::calls", "agent::stress"],
     },
+    // As Ubuntu's default is: the gate has another way.
     Round {
         what: "without programs among its security modules",
-        series: &["6.1"],
-        append: "lsm=lockdown,capability,landlock,yama,apparmor",
-        tests: &["agent::requirements::doctor_"],
+        series: &["6.1", "6.12"],
+        append: NO_PROGRAMS,
+        tests: &[
+            "agent::requirements::doctor_",
+            "gate::calls",
+            "gate::forms",
+            "gate::framing",
+            "gate::guards",
+            "gate::history",
+            "gate::owner",
+            "gate::ways",
+        ],
+    },
+    Round {
+        what: "without programs among its security modules, once more",
+        series: &["6.12"],
+        append: NO_PROGRAMS,
+        tests: &[
+            "gate::block",
+            "gate::clients",
+            "gate::life",
+            "gate::persist",
+            "gate::servers",
+            "gate::undecided",
+        ],
     },
     Round {
         what: "locked down",

@@ -69,7 +69,9 @@ impl Stage {
         let events = fs::read_to_string(directory.path().join("events.jsonl"))?;
         let started: Value = serde_json::from_str(events.lines().next().context("no events")?)?;
         let captures = started["backend"] == self.backend;
-        let judges = started.to_string().contains("gate lsm/file_permission");
+        let judges = ["lsm/file_permission", "fmod_ret/security_file_permission"]
+            .iter()
+            .any(|place| started.to_string().contains(&format!("gate {place}")));
         ensure!(
             captures && judges == self.judges,
             "no agent that is {}: this kernel cannot, or another agent has the gate: {started}",
