@@ -10,6 +10,7 @@ pub mod fill;
 mod fire;
 mod gate;
 pub mod hooks;
+mod image;
 pub mod layout;
 mod log;
 mod maps;

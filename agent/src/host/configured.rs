@@ -10,11 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mcpwarden_policy::config::{
-    self, AbsolutePath, Config, Control, Finding, KeyPath, Level, Position, Problem, Server, Session, Step,
-    User,
+    AbsolutePath, Config, Control, Finding, Problem, Server, Session, Step, User,
 };
+use mcpwarden_policy::detect::ScorerModel;
 use mcpwarden_policy::detect::learned::{MODEL_BYTES, Model};
-use mcpwarden_policy::detect::{RuleError, RuleSet, ScorerModel};
 use mcpwarden_policy::guards::SessionRule;
 use mcpwarden_policy::{Declared, glob::GlobError, settings};
 use mcpwarden_system::owner::{ours_alone, owned_by};
@@ -22,8 +21,6 @@ use nix::libc;
 
 use crate::output::escaped;
 
-/// Longest rule file. Bytes.
-const MAX_RULE_BYTES: u64 = 1 << 20;
 /// How much of the list of users is searched for a name that was meant.
 const MAX_PASSWD_BYTES: u64 = 1 << 20;
 /// Files of a directory among which one is searched that was meant.
@@ -196,43 +193,6 @@ fn admin_token(path: &AbsolutePath) -> Result<(), String> {
     owned_by(&file, &[0])
 }
 
-/// The built-in rules and those of `inspection.rule_files`, none where inspection is off; and everything that is wrong
-/// with the files.
-pub fn rules(config: &Config) -> (RuleSet, Unusable) {
-    let (mut rules, mut unusable) = (RuleSet::default(), Unusable::default());
-    let section = &config.inspection;
-    if !section.enabled {
-        return (rules, unusable);
-    }
-    match RuleSet::built_in() {
-        Ok(built_in) => rules = built_in,
-        Err(errors) => {
-            let (path, problems) = ("the built-in rules".to_owned(), errors.iter().map(problem).collect());
-            unusable.rule_files.push(Checked { path, text: String::new(), problems });
-        }
-    }
-    for (index, path) in section.rule_files.iter().enumerate() {
-        match read_rules(path) {
-            Ok(text) => {
-                // Of another shape, all of that is said; else what only rules know.
-                let mut problems = config::misshapen(&RuleSet::schema(), text.as_bytes());
-                if problems.is_empty() {
-                    problems = rules.add(path.as_str(), &text).iter().map(problem).collect();
-                }
-                if !problems.is_empty() {
-                    unusable.rule_files.push(Checked { path: path.to_string(), text, problems });
-                }
-            }
-            Err(problem) => {
-                let steps = vec![Step::from("inspection"), Step::from("rule_files"), Step::from(index)];
-                let message = format!("{path} cannot be used: {problem}; expected a rule file");
-                unusable.findings.push(with_neighbour(Finding::new(steps, message), path));
-            }
-        }
-    }
-    (rules, unusable)
-}
-
 /// The model of the learned scorer.
 ///
 /// # Errors
@@ -256,21 +216,8 @@ pub fn scorer(config: &Config) -> Result<ScorerModel, Finding> {
     }
 }
 
-/// What is wrong with a rule file; where the place is not known, it is its first character.
-fn problem(error: &RuleError) -> Problem {
-    let (line, column) = error.at.position();
-    let known = |number: u64| usize::try_from(number).unwrap_or(1).max(1);
-    Problem {
-        level: Level::Error,
-        at: Position { line: known(line), column: known(column), width: 1 },
-        path: KeyPath::default(),
-        message: format!("{}; expected {}", error.what, error.expected),
-        nearest: None,
-    }
-}
-
 /// With the file of the same directory whose name is nearest, where there is none of that name.
-fn with_neighbour(finding: Finding, path: &AbsolutePath) -> Finding {
+pub(super) fn with_neighbour(finding: Finding, path: &AbsolutePath) -> Finding {
     let path = Path::new(path.as_str());
     let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {
         return finding;
@@ -281,15 +228,6 @@ fn with_neighbour(finding: Finding, path: &AbsolutePath) -> Finding {
     let entries = fs::read_dir(directory).into_iter().flatten().take(MAX_NEIGHBOURS).flatten();
     let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     finding.nearest_of(name, names.iter().map(String::as_str))
-}
-
-/// A rule file's text. Who can write to it decides what is found, so it must be root's or of whom this runs as.
-fn read_rules(path: &AbsolutePath) -> Result<String, String> {
-    let bytes = read_own(path, MAX_RULE_BYTES + 1)?;
-    if bytes.len() as u64 > MAX_RULE_BYTES {
-        return Err(format!("it is longer than {MAX_RULE_BYTES} bytes"));
-    }
-    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".into())
 }
 
 /// At most so many bytes of a file that nobody else may write to.
@@ -382,47 +320,6 @@ mod tests {
             let finding = found(user).unwrap_err();
             assert!(finding.message.contains("there is no user"), "{finding}");
             assert_eq!(finding.nearest.as_deref(), nearest, "{finding}");
-        }
-    }
-
-    const RULE: &str =
-        "rules: [{id: own, title: t, why: w, category: exfiltration, severity: high, patterns: ['xyzzy']}]";
-
-    /// What stands in the file and its mode, and what is said.
-    #[test]
-    fn rule_files_are_read_or_refused_with_position() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.yaml");
-        let twice = format!("{}\n", RULE.replace("id: own", "id: pseudo-tag"));
-        let long = "#".repeat(MAX_RULE_BYTES as usize + 1);
-        for (name, text, mode, expected) in [
-            ("good", RULE, 0o644, None),
-            ("no rules", "rules: []", 0o600, None),
-            ("no YAML", "rules: [", 0o644, Some("x.yaml:1:")),
-            ("an unknown key", "rules:\n- {id: a, titel: b}", 0o644, Some("x.yaml:2:")),
-            ("no pattern", &RULE.replace("xyzzy", "("), 0o644, Some("x.yaml:1:")),
-            ("of others", RULE, 0o666, Some("inspection.rule_files[0]: ")),
-            ("long", &long, 0o644, Some("it is longer than 1048576 bytes")),
-            ("a built-in id", &twice, 0o644, Some("x.yaml:1:14: second rule")),
-        ] {
-            let text = text.replace("pseudo-tag", &RuleSet::built_in().unwrap().rules()[0].id);
-            fs::write(&path, text).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let mut config = Config::default();
-            config.inspection.rule_files = vec![path.display().to_string().parse().unwrap()];
-            let (usable, unusable) = rules(&config);
-            let own = usable.rules().iter().filter(|rule| rule.id == "own").count();
-            let reported = unusable.check().map(|()| own);
-            match (reported, expected) {
-                (Ok(count), None) => assert_eq!(count, usize::from(name == "good"), "{name}"),
-                (Err(error), Some(part)) => {
-                    let error = error.to_string();
-                    assert!(error.contains(part) && !error.contains('\n'), "{name}: {error}");
-                }
-                (reported, _) => panic!("{name}: {reported:?}"),
-            }
-            config.inspection.enabled = false;
-            assert!(rules(&config).0.rules().is_empty(), "{name}");
         }
     }
 

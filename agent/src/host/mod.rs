@@ -6,5 +6,7 @@ mod configured;
 pub mod files;
 pub mod namespaces;
 pub mod process;
+mod rules;
 
-pub use configured::{Checked, declared, idle, read_own, rules, scorer, sessions};
+pub use configured::{Checked, declared, idle, read_own, scorer, sessions};
+pub use rules::rules;

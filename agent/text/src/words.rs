@@ -101,6 +101,6 @@ mod tests {
     #[test]
     fn redacted_arguments_show_type_and_length() {
         let input = serde_json::json!({"path": {"type": "string", "length": 9, "hash": "00"}, "n": 3});
-        assert_eq!(value(&input), "{n: 3, path: string[9]}");
+        assert_eq!(value(&input), "{path: string[9], n: 3}");
     }
 }

@@ -22,7 +22,7 @@ pub struct Inspection {
     /// Regular expressions in addition to the built-in rules. A match in a definition, result or argument is a detection.
     #[schemars(length(max = 1000), extend("x-unique" = "name"))]
     pub custom_patterns: Vec<CustomPattern>,
-    /// Files with more rules, at most 1 MiB each. A file must belong to root, and nobody else may write to it. Example:
+    /// Files with more rules, at most 1 MiB each; those whose name ends in `.yar` or `.yara` have YARA rules. A file must belong to root, and nobody else may write to it. Example:
     /// `[/etc/mcpwarden/rules.yaml]`.
     #[schemars(length(max = 100))]
     pub rule_files: Vec<AbsolutePath>,

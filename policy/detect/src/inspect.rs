@@ -11,6 +11,7 @@ use super::fold::{Folded, Folding, fold};
 use super::learned::{Finished, Scorer};
 use super::names::{ToolNames, words};
 use super::probe::{Hit, Matcher, Work};
+use super::scanner::{Document, Found};
 use super::segment::segments;
 use super::severity::severity_of;
 use super::structure::Structure;
@@ -48,6 +49,8 @@ pub(super) struct Inspector {
     scorer: Option<Scorer>,
     /// Forms of texts that were looked at.
     forms: u64,
+    /// The texts, for rules that another engine runs.
+    document: Document,
 }
 
 /// What is looked for in one field.
@@ -97,10 +100,36 @@ impl Inspector {
     /// Inspects a text in all its forms. Whether all of it was read, and nothing found; and there is but one form of it, if
     /// another could be scored.
     pub(super) fn text(&mut self, matcher: &Matcher, text: &str, field: impl Fn() -> String) -> bool {
+        self.collect(matcher, text, &field);
         let forms = self.forms;
         let nothing = self.view(matcher, text, View::raw(text), None, None, field);
         let is_single = self.scorer.is_none() || self.forms == forms + 1;
         nothing && is_single && !self.work.budget.exceeded
+    }
+
+    /// Keeps a text for rules that another engine runs, if there are such.
+    pub(super) fn collect(&mut self, matcher: &Matcher, text: &str, field: impl Fn() -> String) {
+        if matcher.scanner.is_some() && !self.document.push(text, field(), &mut self.work.budget) {
+            self.work.budget.exceeded = true;
+        }
+    }
+
+    /// Has another engine run its rules over the texts that were kept.
+    fn scan_document(&mut self, matcher: &Matcher) {
+        let Some(scanner) = &matcher.scanner else { return };
+        let document = std::mem::take(&mut self.document);
+        let scanned = document.scan(&**scanner);
+        self.work.budget.exceeded |= scanned.iter().any(|scanned| !scanned.complete);
+        for Found { rule, text, field, form, mut places } in document.found(&scanned) {
+            let Some(rule) = matcher.scanned(rule) else { continue };
+            let Some(score) = matcher.probes.get(usize::from(rule)).map(|probe| probe.weight) else {
+                continue;
+            };
+            places.dedup();
+            self.bounds.matches_dropped += places.len().saturating_sub(MAX_MATCHES) as u64;
+            places.truncate(MAX_MATCHES);
+            self.keep(matcher, text, vec![Draft { rule, score, form, places }], || field.to_owned());
+        }
     }
 
     /// Has the scorer read a text in normal form.
@@ -125,6 +154,7 @@ impl Inspector {
         field: impl Fn() -> String,
     ) {
         self.masking = Masking::Tokens;
+        self.collect(matcher, text, &field);
         self.work.budget.add_result(text.len());
         self.view(matcher, text, View::raw(text), Some(tools), None, field);
     }
@@ -137,6 +167,7 @@ impl Inspector {
         name: &str,
         field: impl Fn() -> String,
     ) {
+        self.collect(texts, name, &field);
         if name.len() > MAX_NAME_WORDS {
             self.work.budget.exceeded = true;
             self.view(texts, name, View::raw(name), None, names, &field);
@@ -382,6 +413,7 @@ impl Inspector {
 
     /// The same, and what else the scorer has.
     pub(super) fn finish_scored(mut self, matcher: &Matcher, complete: bool) -> (Inspection, Finished) {
+        self.scan_document(matcher);
         let worst_first = |found: &Detection| Reverse(found.score);
         let scorer = self.scorer.take();
         let mut finished =

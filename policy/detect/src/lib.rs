@@ -10,6 +10,7 @@
 //! | `orders` | names that a definition orders something about |
 //! | `rules`, `pattern` | what a rule file says, tried on its examples; a pattern compiled |
 //! | `structure` | what a rule looks for that is no pattern |
+//! | `scanner` | rules that another engine runs |
 //! | `finder`, `index`, `rarity` | where words of patterns stand, and so where a pattern may match |
 //! | `probe` | a text in, hits out |
 //! | `sentence`, `window` | hits of two sentences added up |
@@ -41,6 +42,7 @@ mod probe;
 mod rarity;
 pub mod redact;
 mod rules;
+mod scanner;
 mod schema;
 mod segment;
 mod sentence;
@@ -64,7 +66,8 @@ pub use harmless::Harmless;
 pub use names::ToolNames;
 pub use orders::{OrderedNames, digest, order_about};
 pub use pattern::{GAP_BYTES, SHORT_GAP_BYTES};
-pub use rules::{Examples, Rule, RuleError, RulePlace, RuleSet, Scope};
+pub use rules::{Examples, Rule, RuleError, RulePlace, RuleSet, ScannedRule, Scope};
+pub use scanner::{RuleMatch, Scanned, Scanner};
 pub use severity::{score_of, severity_of};
 pub use structure::Structure;
 
@@ -237,10 +240,11 @@ impl Detector {
             ScorerModel::Off => None,
         };
         let rules = rules.with(RuleSet::custom(&config.custom_patterns)?)?;
+        let scanner = rules.scanner.clone();
         let kept: Vec<Rule> =
             rules.rules.into_iter().filter(|rule| !config.disabled.contains(&rule.category)).collect();
         let matcher = |scope| {
-            Matcher::new(&kept, scope)
+            Matcher::new(&kept, scope, scanner.as_ref())
                 .map_err(|what| vec![RuleError::nowhere("rules", what, "rules that compile")])
         };
         let argument = matcher(Scope::Argument)?;
@@ -329,6 +333,7 @@ impl Detector {
             if leaf == Leaf::Text && !path.is("name") {
                 self.schema_text(&mut inspector, path, &text, only_reads);
                 if known.has(&text) {
+                    inspector.collect(&self.definition, &text, || path.pointer());
                     inspector.score(&self.definition, &View::raw(&text), &text, &|| path.pointer());
                 } else if inspector.text(&self.definition, &text, || path.pointer()) {
                     known.add(&text);
@@ -414,7 +419,7 @@ impl Detector {
     /// Inspects the JSON text of a call's arguments for secrets and sensitive paths. Evidence is masked.
     pub fn arguments(&self, json: &str) -> Inspection {
         // The usual case: everyday work names no secrets.
-        if self.argument_signs.are_missing(json) {
+        if self.argument.scanner.is_none() && self.argument_signs.are_missing(json) {
             Inspection::default()
         } else {
             self.search_arguments(json)

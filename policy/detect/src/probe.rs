@@ -13,6 +13,7 @@ use super::decode::{SIGNS, Signs, Spelling};
 use super::index::{Index, Places, Region};
 use super::pattern::{AFTER_GAP_BYTES, Pattern};
 use super::rules::{Rule, Scope};
+use super::scanner::Scanner;
 use super::sentence::{SENTENCE_BYTES, end_of_sentence};
 use super::structure::Structure;
 
@@ -75,6 +76,8 @@ pub(super) struct Matcher {
     plain: Patterns,
     /// Whether the learned scorer reads what these rules are for.
     pub(super) scored: bool,
+    /// The engine that runs some of them, if there are such.
+    pub(super) scanner: Option<Arc<dyn Scanner>>,
 }
 
 /// Patterns, and how they are found.
@@ -98,7 +101,11 @@ struct Source {
 
 impl Matcher {
     /// Puts together the rules that have a weight in `scope`.
-    pub(super) fn new(rules: &[Rule], scope: Scope) -> Result<Self, String> {
+    pub(super) fn new(
+        rules: &[Rule],
+        scope: Scope,
+        scanner: Option<&Arc<dyn Scanner>>,
+    ) -> Result<Self, String> {
         let (mut probes, mut structures) = (Vec::new(), BTreeMap::new());
         let (mut leading, mut supporting, mut plain) = (Vec::new(), Vec::new(), Vec::new());
         for rule in rules {
@@ -123,7 +130,15 @@ impl Matcher {
         let (leading, supporting) = (Patterns::new(leading, &SIGNS)?, Patterns::new(supporting, &[])?);
         let plain = Patterns::new(plain, &[])?;
         let scored = matches!(scope, Scope::Definition | Scope::Result) && !probes.is_empty();
-        Ok(Self { probes, structures, leading, supporting, plain, scored })
+        let is_scanned = probes.iter().any(|probe: &Probe| probe.rule.scanned);
+        let scanner = scanner.filter(|_| is_scanned).map(Arc::clone);
+        Ok(Self { probes, structures, leading, supporting, plain, scored, scanner })
+    }
+
+    /// The rule with this id, if another engine runs it.
+    pub(super) fn scanned(&self, id: &str) -> Option<u16> {
+        let found = self.probes.iter().position(|probe| probe.rule.scanned && probe.rule.id == id);
+        found.and_then(|index| u16::try_from(index).ok())
     }
 
     /// The rule that looks for `structure`, unless it is switched off.

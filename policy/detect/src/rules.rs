@@ -25,6 +25,7 @@ use mcpwarden_terms::{Category, Severity};
 
 use super::CustomPattern;
 use super::pattern::{self, Pattern};
+use super::scanner::Scanner;
 use super::severity::score_of;
 use super::structure::Structure;
 
@@ -81,6 +82,8 @@ impl Scope {
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     pub(super) rules: Vec<Rule>,
+    /// The engine that runs those of them that have no patterns here.
+    pub(super) scanner: Option<Arc<dyn Scanner>>,
 }
 
 /// One rule, checked: its patterns are known to compile.
@@ -109,6 +112,8 @@ pub struct Rule {
     /// Whether it is one of the user's patterns: it means what the crate `regex` says, and its severity is what the user
     /// says, whatever else is found beside it.
     pub plain: bool,
+    /// Whether another engine runs it.
+    pub(super) scanned: bool,
     /// What it looks for; empty where `structure` says that.
     pub patterns: Vec<String>,
     pub(super) compiled: Vec<Arc<Pattern>>,
@@ -116,6 +121,25 @@ pub struct Rule {
     pub structure: Option<Structure>,
     /// Texts that it must match, and texts that it must not.
     pub examples: Examples,
+}
+
+/// A rule that another engine runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScannedRule {
+    /// Its id, unique among all rules.
+    pub id: String,
+    /// The name of its file.
+    pub file: String,
+    /// Where it stands there, from 1.
+    pub line: u64,
+    /// What it finds, in a few words.
+    pub title: String,
+    /// The kind of attack.
+    pub category: Category,
+    /// How bad a match is, whatever else is found beside it.
+    pub severity: Severity,
+    /// What it looks at: [`Scope::Definition`], [`Scope::Result`] and [`Scope::Argument`].
+    pub scopes: BTreeSet<Scope>,
 }
 
 /// Texts to try a rule with.
@@ -306,7 +330,7 @@ impl RuleSet {
                 rules.push(rule);
             }
         }
-        (Self { rules }, examples, errors)
+        (Self { rules, scanner: None }, examples, errors)
     }
 
     /// The user's patterns as rules.
@@ -335,13 +359,45 @@ impl RuleSet {
                 secret: false,
                 affirmative: false,
                 plain: true,
+                scanned: false,
                 patterns: vec![custom.pattern.clone()],
                 compiled,
                 structure: None,
                 examples: Examples::default(),
             });
         }
-        if errors.is_empty() { Ok(Self { rules }) } else { Err(errors) }
+        if errors.is_empty() { Ok(Self { rules, scanner: None }) } else { Err(errors) }
+    }
+
+    /// Adds rules that another engine runs. One engine has all of them.
+    pub fn add_scanned(&mut self, rules: Vec<ScannedRule>, scanner: Arc<dyn Scanner>) -> Vec<RuleError> {
+        let mut errors = Vec::new();
+        for ScannedRule { id, file, line, title, category, severity, scopes } in rules {
+            let rule = Rule {
+                at: (line, 1),
+                title,
+                why: String::new(),
+                references: Vec::new(),
+                category,
+                weights: scopes.into_iter().map(|scope| (scope, score_of(severity))).collect(),
+                support: BTreeSet::new(),
+                secret: false,
+                affirmative: false,
+                plain: true,
+                scanned: true,
+                patterns: Vec::new(),
+                compiled: Vec::new(),
+                structure: None,
+                examples: Examples::default(),
+                id,
+            };
+            match self.rules.iter().any(|other| other.id == rule.id) {
+                true => errors.push(rule.error(&file, format!("second rule {:?}", rule.id), "unique ids")),
+                false => self.rules.push(rule),
+            }
+        }
+        self.scanner = Some(scanner);
+        errors
     }
 
     /// Adds the rules of one more file, tried on their examples, and gives everything that is wrong with it, in order.
@@ -364,6 +420,7 @@ impl RuleSet {
     /// Takes over rules of a file, but none whose id is taken.
     fn extend(&mut self, file: &str, more: Self) -> Vec<RuleError> {
         let mut errors = Vec::new();
+        self.scanner = self.scanner.take().or(more.scanner);
         for rule in more.rules {
             if self.rules.iter().any(|other| other.id == rule.id) {
                 errors.push(rule.second(file));
@@ -428,6 +485,7 @@ impl Entry {
             secret: self.secret,
             affirmative: self.affirmative,
             plain: false,
+            scanned: false,
             patterns,
             compiled,
             structure: self.structure,

@@ -80,6 +80,12 @@ impl<'a> View<'a> {
         self.parts.is_some() && is_of_several()
     }
 
+    /// The way back to the original, without the text.
+    pub(super) fn way_back(self) -> View<'static> {
+        let Self { form, origin, parts, .. } = self;
+        View { text: Cow::Borrowed(""), form, origin, changed: Vec::new(), parts }
+    }
+
     /// The bytes of the original that `range` came from.
     pub(super) fn original(&self, range: Range<usize>) -> Range<usize> {
         match &self.origin {

@@ -164,6 +164,43 @@ fn files_writable_by_others_cause_a_warning() -> Result<()> {
 
 /// Rule file, exit code, what standard error holds of `check-config`, and what `inspect` finds of `xyzzy`.
 #[test]
+fn yara_rules_are_validated_and_used() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (config, rules, definition) = (path("x.yaml"), path("ours.yar"), path("x.json"));
+    fs::write(&config, format!("inspection: {{ rule_files: ['{rules}'] }}\n"))?;
+    fs::write(
+        &definition,
+        r#"{"name":"a","description":"Say xyzzy.","inputSchema":{"properties":{"b":{"description":"plugh"}}}}"#,
+    )?;
+    let rule = |severity: &str, condition: &str| {
+        format!(
+            "rule own {{ meta: severity = \"{severity}\" category = \"tool_shadowing\"\n\
+             strings: $a = \"xyzzy\" $b = \"plugh\" condition: {condition} }}"
+        )
+    };
+    for (text, code, part, found) in [
+        (rule("critical", "$a and $b"), 0, "nothing is wrong", 1),
+        (rule("high", "$a and not $b"), 0, "nothing is wrong", 0),
+        (rule("high", "$c"), 2, "ours.yar:2:50: error: unknown pattern identifier", 2),
+        (rule("worst", "$a"), 2, "ours.yar:1:1: error: rule own: severity \"worst\"; expected low", 2),
+    ] {
+        fs::write(&rules, &text)?;
+        let said = ask(&["check-config", &config])?;
+        ensure!(said.code == Some(code) && said.stderr.contains(part), "{text}: {}", said.stderr);
+        let said = ask(&["inspect", "--json", "--config", &config, &definition])?;
+        ensure!(said.code == Some(found), "{text}: {:?} {}{}", said.code, said.stdout, said.stderr);
+        let has = |part: &str| said.stdout.contains(part);
+        ensure!(
+            found != 1 || has("\"pattern\":\"own\"") && has("\"shadowing\"") && has("\"critical\""),
+            "{}",
+            said.stdout
+        );
+    }
+    Ok(())
+}
+
+#[test]
 fn rule_files_are_validated_and_used() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = |name: &str| directory.path().join(name).display().to_string();

@@ -57,7 +57,8 @@ impl RuleError {
     }
 
     /// One at a line and a column of a file.
-    pub(super) fn in_file(
+    /// At a line and a column of a rule file, from 1.
+    pub fn in_file(
         file: &str,
         (line, column): (u64, u64),
         what: impl Into<String>,

@@ -15,7 +15,7 @@ pub(crate) fn wrong(rule: &Rule) -> Result<Vec<(&str, bool)>, String> {
     alone.support.clear();
     alone.weights.values_mut().for_each(|weight| *weight = 100);
     let config = DetectConfig { scorer: ScorerModel::Off, ..DetectConfig::default() };
-    let detector = Detector::new(RuleSet { rules: vec![alone] }, &config);
+    let detector = Detector::new(RuleSet { rules: vec![alone], scanner: None }, &config);
     let detector = detector.map_err(|errors| errors.iter().map(ToString::to_string).collect::<String>())?;
     let must = rule.examples.matches.iter().map(|text| (text.as_str(), true));
     let must_not = rule.examples.passes.iter().map(|text| (text.as_str(), false));

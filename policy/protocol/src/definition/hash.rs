@@ -112,11 +112,15 @@ fn has_long_number(json: &str) -> bool {
 }
 
 /// Whether every integer is a double. Appends those that are as long as one that is none, with all digits, in the
-/// order of the map: the canonical form has a neighbour in place of what is no double.
+/// order of their keys: the canonical form has a neighbour in place of what is no double.
 fn are_doubles(value: &Value, out: &mut String) -> bool {
     match value {
         Value::Array(items) => items.iter().fold(true, |all, item| all & are_doubles(item, out)),
-        Value::Object(members) => members.values().fold(true, |all, member| all & are_doubles(member, out)),
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_unstable_by_key(|(key, _)| *key);
+            members.into_iter().fold(true, |all, (_, member)| all & are_doubles(member, out))
+        }
         Value::Number(number) => {
             let double = || number.as_f64().filter(|double| double.fract() == 0.0);
             let integer = number.as_i128().or_else(|| double().map(|double| double as i128));
