@@ -1,4 +1,5 @@
-//! `cargo xtask bench kernel`: what watching costs on this machine; `network`: what judging connections costs; `store`: what
+//! `cargo xtask bench kernel`: what watching costs on this machine; `network`: what judging connections costs; `guards`: what a judgement
+//! takes, of the agent's own guards and of components; `store`: what
 //! it takes to find something among 5 million events. `policy`:
 //! what the pure core costs; it needs neither root nor a kernel. Given a folder of recorded definitions and results, it
 //! searches those too.
@@ -20,13 +21,21 @@ pub const SHORT_SOAK: [&str; 3] = ["soak", "--seconds", "300"];
 /// # Errors
 /// The set-up, the build or a benchmark failed.
 pub fn bench(what: &str, args: &[String]) -> Result<ExitCode> {
-    if what == "policy" {
+    let in_process = |bench: &str, args: &[String]| {
         let mut command = cargo();
-        command.arg("bench").args(WORKSPACE).args(["--bench", "policy", "--"]).args(args);
-        run(&mut command, "read what it says above")?;
-        return Ok(ExitCode::SUCCESS);
+        command.arg("bench").args(WORKSPACE).args(["--bench", bench, "--"]).args(args);
+        run(&mut command, "read what it says above")
+    };
+    match what {
+        "policy" => in_process("policy", args)?,
+        "guards" => {
+            // Those of the agent itself, all of them for one call; then components.
+            in_process("policy", &["engine".to_owned()])?;
+            in_process("calls", args)?;
+        }
+        _ => return run_as_root(what, args),
     }
-    run_as_root(what, args)
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the agent under load for an hour, or for five minutes.

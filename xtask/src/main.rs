@@ -82,7 +82,7 @@ enum Command {
     /// Measure what watching costs: ratios of loaded to unloaded, throughput, latency, memory
     Bench {
         /// What to measure
-        #[arg(value_parser = ["kernel", "network", "policy"])]
+        #[arg(value_parser = ["guards", "kernel", "network", "policy"])]
         what: String,
         /// Arguments for the benchmark, such as `--rounds 3`
         #[arg(last = true, value_name = "ARGS")]

@@ -20,7 +20,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // cargo adds `--bench`.
     let argument = env::args_os().nth(1);
     let part = |name: &str| argument.as_ref().is_some_and(|argument| argument == name);
-    if part("framing") {
+    if part("engine") {
+        return engine::run();
+    } else if part("framing") {
         framing::run(&mut engine::Subject::new("")?);
         return Ok(());
     } else if part("long") {
