@@ -28,9 +28,13 @@
 //! **Secrets stay inside.** Of a head, a few fields go out: [`HttpMeta`], the host, and the path without its query.
 
 mod coding;
+mod connection;
 mod content;
 mod exchange;
+mod exchanges;
 mod head;
+mod http1;
+mod http2;
 mod link;
 mod mirrored;
 mod reader;
@@ -44,6 +48,7 @@ use std::time::Duration;
 use mcpwarden_terms::{ConnectionId, Direction, Endpoint, GapCause, ServerType, Timestamp, counters};
 use serde::Serialize;
 
+pub use http2::Http2Error;
 pub use link::LINK;
 use link::Links;
 pub use mirrored::{Header, Mirrored};
@@ -126,9 +131,9 @@ impl HttpMeta {
 /// Why a stream, or a message of it, is not inspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum Uninspected {
-    /// HTTP/2: its preface, or `Upgrade: h2c` was accepted.
-    #[error("it is HTTP/2 in plain text")]
-    Http2,
+    /// Its HTTP/2 is invalid: both ends have to close it (RFC 9113, section 5.4.1).
+    #[error("its HTTP/2 is invalid: {0}")]
+    Http2(Http2Error),
     /// `Upgrade: websocket` was accepted.
     #[error("it is a WebSocket")]
     WebSocket,
@@ -290,6 +295,18 @@ counters!(HttpCounters {
     redirected,
     /// Messages of links that were closed or are no MCP.
     unwanted,
+    /// Streams that spoke HTTP/2.
+    http2_connections,
+    /// Frames and heads of HTTP/2 that are invalid.
+    http2_faults,
+    /// Requests of HTTP/2 that were forgotten, since there were too many on one connection.
+    http2_streams_dropped,
+    /// Requests and answers of HTTP/2 that can be read in more than one way, and tunnels: they were not read.
+    http2_streams_unread,
+    /// Fields of heads of HTTP/2 that are not known, since those before them were not captured.
+    fields_unknown,
+    /// Heads of HTTP/2 that are too long, and were read in part.
+    heads_cut,
 });
 
 /// What everything below works with.
@@ -338,10 +355,7 @@ impl Http {
         time: Timestamp,
         sink: &mut dyn FnMut(HttpOutput<'_>),
     ) {
-        self.with(stream, time, sink, |stream, context| match direction {
-            Direction::ClientToServer => stream.ask(bytes, time, context),
-            Direction::ServerToClient => stream.answer(bytes, time, context),
-        });
+        self.with(stream, time, sink, |stream, context| stream.push(direction, bytes, time, context));
     }
 
     /// `bytes` of one direction were not captured here, or it is not known how many (0).

@@ -1,6 +1,7 @@
 //! Bytes of one direction into heads and bodies (RFC 9112): where each begins and ends, and nothing of what it says.
 
 use super::Uninspected;
+use super::http2::{FRAME_HEAD_BYTES, is_frames};
 
 /// How a body ends (RFC 9112, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(super) enum Step<'a> {
     Body(&'a [u8]),
     /// The body is whole.
     End,
+    /// A frame of HTTP/2 begins here: with what [`Reader::take`] has.
+    Frames,
     /// This cannot be read, from here on.
     Fault(Uninspected),
 }
@@ -70,6 +73,9 @@ enum Chunk {
     Trailer { bytes: usize, empty: bool },
 }
 
+/// What the length of a frame of HTTP/2 begins with: none is of 64 KiB that a connection begins with.
+const FRAME_BEGINS: u8 = 0;
+
 const SIZE: Chunk = Chunk::Size { value: 0, digits: false };
 
 /// Which of the two grammars.
@@ -110,6 +116,11 @@ impl Reader {
     /// Bytes held.
     pub(super) fn held(&self) -> usize {
         self.buffer.len()
+    }
+
+    /// What is held of what begins here.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
     }
 
     /// A head was read; this is what follows it.
@@ -165,6 +176,9 @@ impl Reader {
             {
                 return Step::Fault(why);
             }
+            if self.buffer.first().unwrap_or(&first) == &FRAME_BEGINS {
+                return self.frame(rest);
+            }
             let end = memchr::memchr(b'\n', rest);
             let piece = take(rest, end.map_or(u64::MAX, |end| end as u64 + 1));
             if self.buffer.len() + piece.len() > self.head_bytes {
@@ -192,10 +206,21 @@ impl Reader {
         Step::More
     }
 
+    /// A connection that speaks HTTP/2 and whose beginning was not seen.
+    fn frame<'a>(&mut self, rest: &mut &'a [u8]) -> Step<'a> {
+        let missing = FRAME_HEAD_BYTES.saturating_sub(self.buffer.len());
+        self.buffer.extend_from_slice(take(rest, missing as u64));
+        match self.buffer.len() {
+            FRAME_HEAD_BYTES.. if is_frames(self.side, &self.buffer) => Step::Frames,
+            FRAME_HEAD_BYTES.. => Step::Fault(Uninspected::NotHttp),
+            _ => Step::More,
+        }
+    }
+
     /// Whether a head may begin with this: what is no HTTP at all is known by its first byte, mostly.
     fn may_begin(&self, first: u8) -> Result<(), Uninspected> {
         match (self.side, first) {
-            (_, b'\r' | b'\n') | (Side::Answers, b'H') => Ok(()),
+            (_, b'\r' | b'\n' | FRAME_BEGINS) | (Side::Answers, b'H') => Ok(()),
             (Side::Requests, byte) if byte.is_ascii_alphabetic() => Ok(()),
             // A record of TLS: a handshake, or an alert.
             (_, 0x15 | 0x16) => Err(Uninspected::Encrypted),
@@ -286,7 +311,7 @@ impl Reader {
             self.state = State::Chunked(SIZE);
             return Some((Resumed::Body, bytes));
         }
-        None
+        is_frames(self.side, piece).then_some((Resumed::Frames, bytes))
     }
 }
 
@@ -297,6 +322,8 @@ pub(super) enum Resumed {
     Message,
     /// A chunk of the body in which the gap was.
     Body,
+    /// Frames of HTTP/2.
+    Frames,
 }
 
 fn take<'a>(rest: &mut &'a [u8], most: u64) -> &'a [u8] {
