@@ -11,7 +11,7 @@ mod error;
 mod frame;
 mod head;
 mod hpack;
-mod huffman;
+pub(super) mod huffman;
 mod stream;
 mod table;
 #[cfg(test)]
@@ -24,7 +24,7 @@ use mcpwarden_terms::{ConnectionId, Direction, GapCause, Timestamp};
 pub use error::Http2Error;
 use frame::{Block, Damage, Frames, Step};
 pub(super) use frame::{FRAME_HEAD_BYTES, is_frames};
-use hpack::Decoder;
+use hpack::{Decoder, is_needed};
 use stream::{Item, Stream};
 
 use super::connection::{Connection, Reading};
@@ -73,7 +73,7 @@ impl Http2 {
         context.counters.http2_connections += 1;
         let half = |side| Half {
             frames: Frames::new(side, context.limits.head_bytes, lost.is_some()),
-            hpack: Decoder::new(),
+            hpack: Decoder::new(is_needed),
             lost,
         };
         let mut http = Self {
@@ -149,8 +149,10 @@ impl Http2 {
     /// Heads of both directions may be missing before this.
     fn miss_heads(&mut self) {
         self.is_partial = true;
-        self.asked.hpack.lose();
-        self.answered.hpack.lose();
+        for half in [&mut self.asked, &mut self.answered] {
+            half.frames.join();
+            half.hpack.lose();
+        }
     }
 
     fn head(
@@ -228,7 +230,8 @@ impl Http2 {
             context.counters.http2_streams_dropped += 1;
             self.is_partial = true;
             if let Some(mut stream) = self.streams.remove(&oldest) {
-                let link = stream.end(time, connection, context);
+                stream.end(time, connection, context);
+                let link = connection.links.back().copied();
                 if !std::mem::replace(&mut self.told_full, true) && connection.is_known() {
                     connection.say_uninspected(Uninspected::Pipelined, link, context);
                 }

@@ -88,7 +88,12 @@ impl Stream {
         let Switch { asked, answered, upgraded, held, lost } = switch;
         let connection = &mut self.connection;
         let mut http = Box::new(Http2::new(upgraded, lost, context));
-        http.push(Direction::ClientToServer, &asked, time, connection, context);
+        // Of a connection that begins, answers wait for their requests; of another, they are taken for those to what was
+        // not seen.
+        let is_begun = lost.is_none() && asked.starts_with(b"PRI");
+        if !is_begun {
+            http.push(Direction::ClientToServer, &asked, time, connection, context);
+        }
         http.push(Direction::ServerToClient, &answered, time, connection, context);
         for held in held {
             let direction = Direction::ServerToClient;
@@ -98,6 +103,9 @@ impl Stream {
                     http.gap(direction, bytes, cause, time, connection, context);
                 }
             }
+        }
+        if is_begun {
+            http.push(Direction::ClientToServer, &asked, time, connection, context);
         }
         self.protocol = Protocol::Http2(http);
     }

@@ -213,6 +213,11 @@ impl Frames {
         self.is_partial
     }
 
+    /// The beginning of the connection is missing.
+    pub(super) fn join(&mut self) {
+        self.is_partial = true;
+    }
+
     /// How many bytes were skipped since a gap behind which nothing could be read yet.
     pub(super) fn lost(&self) -> Option<u64> {
         match self.state {

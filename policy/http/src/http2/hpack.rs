@@ -36,16 +36,12 @@ impl Head {
         self.unknown > 0 || self.is_cut
     }
 
-    fn push(&mut self, field: Field, is_index: bool, max_bytes: usize) {
+    fn push(&mut self, field: Field, is_needed: fn(&str) -> bool, max_bytes: usize) {
         let Field { name: Some(name), value } = field else {
             self.unknown += 1;
             return;
         };
-        let Some(value) = value.filter(|_| is_needed(&name)) else {
-            // Only a field of a table can be without the value of a name that is needed.
-            self.unknown += u64::from(is_index && is_needed(&name));
-            return;
-        };
+        let Some(value) = value.filter(|_| is_needed(&name)) else { return };
         let bytes = name.len() + value.len();
         if self.is_cut || self.bytes + bytes > max_bytes {
             self.is_cut = true;
@@ -59,13 +55,15 @@ impl Head {
 /// Decodes the heads of one direction.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    table: Table,
+    pub(super) table: Table,
+    /// Whether the value of a field is looked at.
+    is_needed: fn(&str) -> bool,
 }
 
 impl Decoder {
     /// At the beginning of a connection.
-    pub(super) fn new() -> Self {
-        Self { table: Table::new(TABLE_BYTES) }
+    pub(super) fn new(is_needed: fn(&str) -> bool) -> Self {
+        Self { table: Table::new(TABLE_BYTES), is_needed }
     }
 
     /// Memory that it takes.
@@ -98,11 +96,11 @@ impl Decoder {
         if first & 0x80 != 0 {
             let index = index(integer(rest, 7)?)?;
             let field = self.table.get(index).unwrap_or(Field { name: None, value: None });
-            head.push(field, true, max_bytes);
+            head.push(field, self.is_needed, max_bytes);
         } else if first & 0xC0 == 0x40 {
             let (field, length) = self.literal(rest, 6)?;
             self.table.insert(field.clone(), length);
-            head.push(field, false, max_bytes);
+            head.push(field, self.is_needed, max_bytes);
         } else if first & 0xE0 == 0x20 {
             // Whoever sends it was told how large the table may be; what is beyond our own bound becomes unknown.
             let bytes = usize::try_from(integer(rest, 5)?).unwrap_or(MAX_TABLE_BYTES);
@@ -110,7 +108,7 @@ impl Decoder {
         } else {
             // Without indexing, or never to be indexed.
             let (field, _) = self.literal(rest, 4)?;
-            head.push(field, false, max_bytes);
+            head.push(field, self.is_needed, max_bytes);
         }
         Ok(())
     }
@@ -130,13 +128,13 @@ impl Decoder {
         };
         let value = string(rest)?;
         let length = name_length + value.len();
-        let is_needed = name.as_deref().is_some_and(is_needed);
+        let is_needed = name.as_deref().is_some_and(self.is_needed);
         Ok((Field { name, value: is_needed.then(|| value.into()) }, length))
     }
 }
 
-/// Whether the value of a field is looked at.
-fn is_needed(name: &str) -> bool {
+/// Whether the value of a field matters here.
+pub(super) fn is_needed(name: &str) -> bool {
     const NAMES: [&str; 18] = [
         ":authority",
         ":method",

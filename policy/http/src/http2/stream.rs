@@ -300,18 +300,11 @@ impl Stream {
         given_up
     }
 
-    /// Nothing more comes on it. The link that it belonged to.
-    pub(super) fn end(
-        &mut self,
-        time: Timestamp,
-        connection: &mut Connection,
-        context: &mut Context<'_>,
-    ) -> Option<ConnectionId> {
-        let link = self.exchanges.link(Direction::ServerToClient, context);
+    /// Nothing more comes on it.
+    pub(super) fn end(&mut self, time: Timestamp, connection: &mut Connection, context: &mut Context<'_>) {
         self.exchanges.decide();
         self.release(true, connection, context);
         self.exchanges.end(time, connection, context);
-        link
     }
 }
 

@@ -40,7 +40,7 @@ impl Field {
 pub(super) struct Table {
     /// The latest first; each with its size.
     entries: VecDeque<(Field, usize)>,
-    bytes: usize,
+    pub(super) bytes: usize,
     max_bytes: usize,
 }
 
