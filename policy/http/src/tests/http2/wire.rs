@@ -287,3 +287,43 @@ fn http2_heads_are_not_shown() {
     assert!(outputs.matches("Frame").count() == 2 && !outputs.contains(secret), "{outputs}");
     assert!(!format!("{http:?}").contains(secret), "{http:?}");
 }
+
+/// What the clients and servers wrote that these names are of: Node 20 to Node 20, and curl 7.88 (nghttp2 1.52) to Node 20.
+#[test]
+fn recorded_http2_is_read_wherever_it_is_cut() {
+    let hello = |id: u32| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"protocolVersion":"2025-11-25","clientInfo":{{"name":"c","version":"1"}},"capabilities":{{}}}}}}"#
+        )
+    };
+    let helloed = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"n","version":"1"}}}"#;
+    let opened =
+        |port: u32| lines!["0 < {helloed}"; "0 > {}", hello(0); "open 0 Http 1 127.0.0.1:{port}/mcp"];
+    let talk = lines![
+        r#"0 < {{"jsonrpc":"2.0","id":1,"result":{{"tools":[{{"name":"echo","inputSchema":{{"type":"object"}}}}]}}}}"#;
+        r#"0 < {{"jsonrpc":"2.0","id":2,"result":{{"content":[{{"type":"text","text":"ok"}}]}}}}"#;
+        r#"0 < {{"jsonrpc":"2.0","method":"notifications/x"}}"#;
+        r#"0 > {{"jsonrpc":"2.0","id":1,"method":"tools/list"}}"#;
+        r#"0 > {{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"echo","arguments":{{}}}}}}"#;
+        r#"0 > {{"jsonrpc":"2.0","method":"notifications/initialized"}}"#];
+    let recordings = [
+        (&include_bytes!("../../../../../fuzz/seeds/http2/node")[..], [opened(7802), talk].concat()),
+        (include_bytes!("../../../../../fuzz/seeds/http2/curl"), opened(7802)),
+    ];
+    for (recording, mut expected) in recordings {
+        expected.sort();
+        for size in (1..40).chain([usize::MAX]) {
+            let (mut steps, mut rest) = (Vec::new(), &recording[1..]);
+            while let Some((&[who, high, low], after)) = rest.split_first_chunk() {
+                let (bytes, after) = after.split_at(usize::from(u16::from_be_bytes([high, low])));
+                let step = if who == b'>' { Step::Ask } else { Step::Answer };
+                steps.extend(bytes.chunks(size).map(|piece| step(1, piece.to_vec())));
+                rest = after;
+            }
+            let (mut lines, counters) = run(LIMITS, &steps);
+            lines.sort();
+            assert_eq!(lines, expected, "{size}");
+            assert_eq!((counters.fields_unknown, counters.http2_faults, counters.unpaired), (0, 0, 0));
+        }
+    }
+}
