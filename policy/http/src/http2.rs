@@ -70,7 +70,7 @@ impl Http2 {
     /// A connection that begins, or one that has gone on before and of which bytes of both directions are missing. It may
     /// begin with the answer to a request of HTTP/1.1.
     pub(super) fn new(upgraded: Option<Exchange>, lost: Option<GapCause>, context: &mut Context<'_>) -> Self {
-        context.counters.http2_connections += 1;
+        context.counters.h2_connections += 1;
         let half = |side| Half {
             frames: Frames::new(side, context.limits.head_bytes, lost.is_some()),
             hpack: Decoder::new(is_needed),
@@ -175,7 +175,7 @@ impl Http2 {
             return self.fault(direction, error, time, connection, context);
         }
         context.counters.heads_cut += u64::from(head.is_cut);
-        context.counters.fields_unknown += head.unknown;
+        context.counters.head_fields_unknown += head.unknown;
         // What a server answers unasked is no answer to a client of MCP.
         if is_promise {
             return;
@@ -227,7 +227,7 @@ impl Http2 {
         while self.streams.len() >= MAX_STREAMS
             && let Some((_, oldest)) = self.by_age.pop_first()
         {
-            context.counters.http2_streams_dropped += 1;
+            context.counters.h2_streams_dropped += 1;
             self.is_partial = true;
             if let Some(mut stream) = self.streams.remove(&oldest) {
                 stream.end(time, connection, context);
@@ -275,7 +275,7 @@ impl Http2 {
         connection: &mut Connection,
         context: &mut Context<'_>,
     ) {
-        context.counters.http2_faults += 1;
+        context.counters.h2_faults += 1;
         if self.half(direction).lost.is_some() {
             return self.gap(direction, 0, GapCause::Unseen, time, connection, context);
         }

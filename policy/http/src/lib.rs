@@ -1,5 +1,5 @@
-//! Bytes of TCP connections that speak HTTP/1.1 into frames of MCP (specification 2025-11-25, "Transports"; 2024-11-05,
-//! "HTTP with SSE"). It is no client, server or proxy: it opens no connection, and changes nothing of what it reads. Its two
+//! Bytes of TCP connections that speak HTTP/1.1 or HTTP/2 into frames of MCP (specification 2025-11-25, "Transports";
+//! 2024-11-05, "HTTP with SSE"). It is no client, server or proxy: it opens no connection, and changes nothing of what it reads. Its two
 //! most important types are [`Http`], which takes the bytes of all streams, and [`HttpOutput`], what follows from them.
 //!
 //! Streams go in: the bytes of both directions of TCP connections, as the client wrote and read them. Frames come out, of
@@ -19,7 +19,7 @@
 //! request, but what a client sends because of an answer comes behind that. Answers are paired with requests in order.
 //! Behind a gap, pairing starts afresh: a request that begins after answers were lost means that those before it are
 //! answered (no official client pipelines), and an answer to a request that was lost belongs to the last link of its
-//! stream.
+//! stream. Over HTTP/2 requests and answers are paired by the numbers of its own streams, of which one connection has many.
 //!
 //! **Nothing is hidden behind a doubt.** What two readers could read differently (see `head`) is not guessed: the
 //! stream is given up, and [`HttpOutput::Uninspected`] says so. Where the border of messages is certain and only what one
@@ -296,15 +296,15 @@ counters!(HttpCounters {
     /// Messages of links that were closed or are no MCP.
     unwanted,
     /// Streams that spoke HTTP/2.
-    http2_connections,
+    h2_connections,
     /// Frames and heads of HTTP/2 that are invalid.
-    http2_faults,
+    h2_faults,
     /// Requests of HTTP/2 that were forgotten, since there were too many on one connection.
-    http2_streams_dropped,
+    h2_streams_dropped,
     /// Requests and answers of HTTP/2 that can be read in more than one way, and tunnels: they were not read.
-    http2_streams_unread,
+    h2_streams_unread,
     /// Fields of heads of HTTP/2 that are not known, since those before them were not captured.
-    fields_unknown,
+    head_fields_unknown,
     /// Heads of HTTP/2 that are too long, and were read in part.
     heads_cut,
 });

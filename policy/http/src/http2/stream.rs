@@ -160,7 +160,7 @@ impl Stream {
         (self.held, self.held_bytes) = Default::default();
         match connection.is_known() {
             true => {
-                context.counters.http2_streams_unread += 1;
+                context.counters.h2_streams_unread += 1;
                 connection.say_uninspected(why, link.or(connection.links.back().copied()), context);
             }
             false => connection.strange(context),

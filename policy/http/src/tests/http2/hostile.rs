@@ -42,7 +42,7 @@ fn invalid_http2_is_reported_with_its_reason() {
             let expected = lines!["open 0 Http 1 a/mcp"; "0 > {PING}"; "0 < {PONG}"; "uninspected 1 Some(0) Http2({error:?})"];
             check(name, &steps, &expected);
             let (_, counters) = run(LIMITS, &steps);
-            assert_eq!((counters.uninspected_streams, counters.http2_faults), (1, 1), "{name}");
+            assert_eq!((counters.uninspected_streams, counters.h2_faults), (1, 1), "{name}");
             assert!(counters.uninspected_bytes > 100, "{name}");
         }
     }
@@ -106,7 +106,7 @@ fn endless_http2_holds_bounded_memory() {
         assert!(most < 110_000, "{most}");
     }
     http.push(ConnectionId(1), ASKED, &frame(CONTINUATION, END_HEADERS, 5, &[]), Timestamp(1), &mut |_| {});
-    assert_eq!((http.counters().heads_cut, http.counters().http2_faults), (1, 0));
+    assert_eq!((http.counters().heads_cut, http.counters().h2_faults), (1, 0));
     // What was opened before goes on.
     let mut lines = Vec::new();
     http.push(ConnectionId(1), ASKED, &last(3, NOTE), Timestamp(1), &mut |output| lines.push(line(output)));
@@ -175,7 +175,7 @@ fn ten_thousand_http2_streams_stay_bounded() {
         "0 < {PONG}"];
     assert_eq!(lines, expected);
     // Two of those that were forgotten went on.
-    assert_eq!((counters.http2_streams_dropped, counters.memory_given_up), (10_002 + 2 - 256, 0));
+    assert_eq!((counters.h2_streams_dropped, counters.memory_given_up), (10_002 + 2 - 256, 0));
 }
 
 /// What waits for memory is given up, and what comes later is read.

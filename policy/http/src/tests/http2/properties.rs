@@ -124,7 +124,7 @@ proptest! {
         cut.push(Step::Close(1));
         let (whole, counters) = run(LIMITS, &whole);
         prop_assert_eq!(messages(run(LIMITS, &cut).0), messages(whole));
-        prop_assert_eq!((counters.http2_faults, counters.fields_unknown), (0, 0));
+        prop_assert_eq!((counters.h2_faults, counters.head_fields_unknown), (0, 0));
     }
 
     #[test]

@@ -323,7 +323,7 @@ fn recorded_http2_is_read_wherever_it_is_cut() {
             let (mut lines, counters) = run(LIMITS, &steps);
             lines.sort();
             assert_eq!(lines, expected, "{size}");
-            assert_eq!((counters.fields_unknown, counters.http2_faults, counters.unpaired), (0, 0, 0));
+            assert_eq!((counters.head_fields_unknown, counters.h2_faults, counters.unpaired), (0, 0, 0));
         }
     }
 }
