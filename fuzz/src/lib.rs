@@ -7,6 +7,7 @@ pub mod detector;
 pub mod gate;
 pub mod http;
 pub mod http2;
+pub mod intent;
 pub mod normaliser;
 pub mod protocol;
 pub mod replay;

@@ -52,6 +52,11 @@ fn http2_fuzz_seeds_run_clean() {
 }
 
 #[test]
+fn intent_fuzz_seeds_run_clean() {
+    run("intent", targets::intent::run);
+}
+
+#[test]
 fn normaliser_fuzz_seeds_run_clean() {
     run("normaliser", targets::normaliser::run);
 }

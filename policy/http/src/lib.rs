@@ -39,7 +39,7 @@ mod link;
 mod mirrored;
 mod reader;
 mod readings;
-mod sse;
+pub mod sse;
 mod stream;
 
 use std::collections::BTreeMap;
