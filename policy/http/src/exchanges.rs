@@ -91,6 +91,16 @@ impl Exchanges {
         self.waiting.pop_front()
     }
 
+    /// Requests that wait were not looked at: their client sends them again, to the same place.
+    pub(super) fn refused(&mut self, time: Timestamp, context: &mut Context<'_>) {
+        for exchange in &self.waiting {
+            if let (Some(link), Some(body)) = (exchange.link, exchange.body) {
+                let from = exchange.origin.as_ref().unwrap_or(&exchange.place);
+                context.links.redirect(link, body, from.clone(), time);
+            }
+        }
+    }
+
     /// An answer in progress in the middle of a stream of events, of which the beginning was not seen.
     pub(super) fn resume_events(&mut self, exchange: Exchange, content: Content) {
         self.answering = Some((exchange, Some(content)));

@@ -9,6 +9,7 @@ use super::content::Content;
 use super::exchange::Exchange;
 use super::exchanges::Exchanges;
 use super::head::{self, ContentType, Method};
+use super::http2::is_frames;
 use super::reader::{Damage, Framing, Reader, Resumed, Side, Step};
 use super::{Context, HttpLimits, Uninspected};
 
@@ -96,12 +97,14 @@ impl Http1 {
         connection: &mut Connection,
         context: &mut Context<'_>,
     ) -> Option<Switch> {
-        if let Some((resumed, skipped)) = self.requests.resume(bytes) {
+        let lost = self.requests.lost();
+        if let Some(skipped) = lost.filter(|_| is_frames(Side::Requests, bytes)) {
+            connection.skipped((None, ASKED), skipped, self.requests_lost, time, context);
+            return Some(self.switch(ASKED, bytes, context));
+        }
+        if let Some((_, skipped)) = self.requests.resume(bytes) {
             let link = self.exchanges.link(ASKED, context);
             connection.skipped((link, ASKED), skipped, self.requests_lost, time, context);
-            if resumed == Resumed::Frames {
-                return Some(self.switch(ASKED, bytes, context));
-            }
         }
         let mut rest = bytes;
         loop {
@@ -117,7 +120,10 @@ impl Http1 {
             }
             match self.requests.step(&mut rest) {
                 Step::More => return None,
-                Step::Frames => return Some(self.switch(ASKED, rest, context)),
+                Step::Binary if is_frames(Side::Requests, self.requests.buffer()) => {
+                    return Some(self.switch(ASKED, rest, context));
+                }
+                Step::Binary => self.stop(Uninspected::NotHttp, connection, context),
                 Step::Head(head) if head::is_preface(&head) => {
                     return Some(self.switch(ASKED, &[&head, rest].concat(), context));
                 }
@@ -226,13 +232,17 @@ impl Http1 {
         connection: &mut Connection,
         context: &mut Context<'_>,
     ) -> Option<Switch> {
+        let lost = self.answers.lost();
+        if let Some(skipped) = lost.filter(|_| is_frames(Side::Answers, bytes)) {
+            connection.skipped((None, ANSWERED), skipped, self.answers_lost, time, context);
+            return Some(self.switch(ANSWERED, bytes, context));
+        }
         if let Some((resumed, skipped)) = self.answers.resume(bytes) {
             let cause = self.answers_lost.take();
             let link = self.exchanges.link(ANSWERED, context);
             connection.skipped((link, ANSWERED), skipped, cause, time, context);
             match resumed {
                 Resumed::Message => self.exchanges.drop_answer(),
-                Resumed::Frames => return Some(self.switch(ANSWERED, bytes, context)),
                 Resumed::Body if self.exchanges.is_answering() => {}
                 Resumed::Body => {
                     let limit = context.limits.frame_bytes;
@@ -253,7 +263,10 @@ impl Http1 {
             }
             match self.answers.step(&mut rest) {
                 Step::More => return None,
-                Step::Frames => return Some(self.switch(ANSWERED, rest, context)),
+                Step::Binary if is_frames(Side::Answers, self.answers.buffer()) => {
+                    return Some(self.switch(ANSWERED, rest, context));
+                }
+                Step::Binary => self.stop(Uninspected::NotHttp, connection, context),
                 Step::Head(head) => {
                     if self.answer_head(&head, time, connection, context) {
                         return Some(self.switch(ANSWERED, rest, context));

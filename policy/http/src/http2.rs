@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use mcpwarden_terms::{ConnectionId, Direction, GapCause, Timestamp};
 
 pub use error::Http2Error;
+pub(super) use frame::is_frames;
 use frame::{Block, Damage, Frames, Step};
-pub(super) use frame::{FRAME_HEAD_BYTES, is_frames};
 use hpack::{Decoder, is_needed};
 use stream::{Item, Stream};
 
@@ -133,7 +133,17 @@ impl Http2 {
                     self.say(direction, stream, Item::Body(bytes.into()), time, connection, context);
                 }
                 Step::End { stream } => self.say(direction, stream, Item::End, time, connection, context),
-                Step::Reset { stream } => self.reset(stream, time, connection, context),
+                Step::Reset { stream, is_refused } => {
+                    self.reset(stream, is_refused && direction == ANSWERED, time, connection, context);
+                }
+                Step::GoAway { last } if direction == ANSWERED => {
+                    let refused: Vec<u32> =
+                        self.streams.range(last.saturating_add(1)..).map(|(number, _)| *number).collect();
+                    for number in refused {
+                        self.reset(number, true, time, connection, context);
+                    }
+                }
+                Step::GoAway { .. } => {}
                 Step::Fault(error) => self.fault(direction, error, time, connection, context),
             }
         }
@@ -232,7 +242,9 @@ impl Http2 {
             if let Some(mut stream) = self.streams.remove(&oldest) {
                 stream.end(time, connection, context);
                 let link = connection.links.back().copied();
-                if !std::mem::replace(&mut self.told_full, true) && connection.is_known() {
+                // Behind a gap, it may be that the answers were lost.
+                let is_certain = ![&self.asked, &self.answered].iter().any(|half| half.frames.is_partial());
+                if is_certain && connection.is_known() && !std::mem::replace(&mut self.told_full, true) {
                     connection.say_uninspected(Uninspected::Pipelined, link, context);
                 }
             }
@@ -252,15 +264,19 @@ impl Http2 {
         }
     }
 
-    /// A stream is over; what was said on it stands.
+    /// A stream is over; what was said on it stands. A request that was refused may be sent again.
     fn reset(
         &mut self,
         number: u32,
+        is_refused: bool,
         time: Timestamp,
         connection: &mut Connection,
         context: &mut Context<'_>,
     ) {
         if let Some(stream) = self.streams.get_mut(&number) {
+            if is_refused {
+                stream.refused(time, context);
+            }
             stream.end(time, connection, context);
         }
         self.forget(number);

@@ -1,7 +1,6 @@
 //! Bytes of one direction into heads and bodies (RFC 9112): where each begins and ends, and nothing of what it says.
 
 use super::Uninspected;
-use super::http2::{FRAME_HEAD_BYTES, is_frames};
 
 /// How a body ends (RFC 9112, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +24,8 @@ pub(super) enum Step<'a> {
     Body(&'a [u8]),
     /// The body is whole.
     End,
-    /// A frame of HTTP/2 begins here: with what [`Reader::take`] has.
-    Frames,
+    /// What begins here is no text; perhaps a frame of HTTP/2. [`Reader::buffer`] has as many bytes as each frame begins with.
+    Binary,
     /// This cannot be read, from here on.
     Fault(Uninspected),
 }
@@ -73,8 +72,10 @@ enum Chunk {
     Trailer { bytes: usize, empty: bool },
 }
 
+/// How many bytes of what is no text are to be seen: those that each frame of HTTP/2 begins with.
+pub(super) const BINARY_BYTES: usize = 9;
 /// What the length of a frame of HTTP/2 begins with: none is of 64 KiB that a connection begins with.
-const FRAME_BEGINS: u8 = 0;
+const BINARY: u8 = 0;
 
 const SIZE: Chunk = Chunk::Size { value: 0, digits: false };
 
@@ -119,6 +120,11 @@ impl Reader {
     }
 
     /// What is held of what begins here.
+    pub(super) fn buffer(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// The same, which is not held any more.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.buffer)
     }
@@ -176,8 +182,8 @@ impl Reader {
             {
                 return Step::Fault(why);
             }
-            if self.buffer.first().unwrap_or(&first) == &FRAME_BEGINS {
-                return self.frame(rest);
+            if self.buffer.first().unwrap_or(&first) == &BINARY {
+                return self.binary(rest);
             }
             let end = memchr::memchr(b'\n', rest);
             let piece = take(rest, end.map_or(u64::MAX, |end| end as u64 + 1));
@@ -206,21 +212,16 @@ impl Reader {
         Step::More
     }
 
-    /// A connection that speaks HTTP/2 and whose beginning was not seen.
-    fn frame<'a>(&mut self, rest: &mut &'a [u8]) -> Step<'a> {
-        let missing = FRAME_HEAD_BYTES.saturating_sub(self.buffer.len());
+    fn binary<'a>(&mut self, rest: &mut &'a [u8]) -> Step<'a> {
+        let missing = BINARY_BYTES.saturating_sub(self.buffer.len());
         self.buffer.extend_from_slice(take(rest, missing as u64));
-        match self.buffer.len() {
-            FRAME_HEAD_BYTES.. if is_frames(self.side, &self.buffer) => Step::Frames,
-            FRAME_HEAD_BYTES.. => Step::Fault(Uninspected::NotHttp),
-            _ => Step::More,
-        }
+        if self.buffer.len() < BINARY_BYTES { Step::More } else { Step::Binary }
     }
 
     /// Whether a head may begin with this: what is no HTTP at all is known by its first byte, mostly.
     fn may_begin(&self, first: u8) -> Result<(), Uninspected> {
         match (self.side, first) {
-            (_, b'\r' | b'\n' | FRAME_BEGINS) | (Side::Answers, b'H') => Ok(()),
+            (_, b'\r' | b'\n' | BINARY) | (Side::Answers, b'H') => Ok(()),
             (Side::Requests, byte) if byte.is_ascii_alphabetic() => Ok(()),
             // A record of TLS: a handshake, or an alert.
             (_, 0x15 | 0x16) => Err(Uninspected::Encrypted),
@@ -311,7 +312,7 @@ impl Reader {
             self.state = State::Chunked(SIZE);
             return Some((Resumed::Body, bytes));
         }
-        is_frames(self.side, piece).then_some((Resumed::Frames, bytes))
+        None
     }
 }
 
@@ -322,8 +323,6 @@ pub(super) enum Resumed {
     Message,
     /// A chunk of the body in which the gap was.
     Body,
-    /// Frames of HTTP/2.
-    Frames,
 }
 
 fn take<'a>(rest: &mut &'a [u8], most: u64) -> &'a [u8] {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::json::{Value, is_value, some_text};
+use crate::json::{Value, each, is_value, member, some_text};
 use crate::{
     AnswerOutput, Arguments, ContentDigest, Dialect, Executor, IntentCounters, IntentLimits, Missing, Tokens,
     ToolCall,
@@ -137,7 +137,10 @@ impl State {
     /// More is known of a call: what of its name and id is new. `false`: there are too many.
     pub(crate) fn name(&mut self, number: u64, head: &Head<'_>, sink: &mut Sink<'_>) -> bool {
         if !self.calls.contains_key(&number) && self.calls.len() >= self.limits.calls {
-            self.miss(Missing::TooManyCalls, sink);
+            // Pieces of one call are one.
+            if head.name.is_some() {
+                self.miss(Missing::TooManyCalls, sink);
+            }
             return false;
         }
         let bound = self.limits.name_bytes;
@@ -249,6 +252,17 @@ impl State {
     /// Whether a call is known by name.
     pub(crate) fn is_named(&self, number: u64) -> bool {
         self.calls.get(&number).is_some_and(|call| !call.name.is_empty())
+    }
+
+    /// The provider has asked a server for its tools.
+    pub(crate) fn provider_tools(&mut self, server: Value<'_>, tools: Value<'_>, sink: &mut Sink<'_>) {
+        let server = crate::json::text(server);
+        let server = self.cut(&server);
+        each(tools, &mut |tool| {
+            let name = crate::json::text(member(Some(tool), "name"));
+            let (name, definition) = (self.cut(&name), tool.get());
+            sink(AnswerOutput::ProviderTool { server, name, definition });
+        });
     }
 
     /// The provider has run a tool.

@@ -35,7 +35,7 @@ pub struct ProviderServer {
     pub label: Box<str>,
     /// Where it is; without user, query and fragment, which may be secrets.
     pub url: Option<Box<str>>,
-    /// What the provider calls it, where it has it built in.
+    /// What the provider calls it, where it has it built in, or reaches it through a tunnel.
     pub connector: Option<Box<str>>,
     /// The tools that may be used; `None`: all.
     pub allowed_tools: Option<Vec<Box<str>>>,
@@ -167,6 +167,9 @@ impl Reader<'_> {
             let kind = text(kind);
             self.request.signs.anthropic |= kind.contains("tool_use") || kind.contains("tool_result");
             self.request.signs.bedrock |= use_.is_some() || result.is_some();
+            if kind == "tool_addition" {
+                self.tool(member(member(Some(part), "tool"), "definition"), None);
+            }
             if kind == "tool_result" {
                 self.result(id, Some(is_true(is_error)), content);
             }
@@ -180,8 +183,11 @@ impl Reader<'_> {
     /// An item of the input, of the Responses API.
     fn item(&mut self, item: Value<'_>) {
         let [kind, id, output] = members(item, ["type", "call_id", "output"]);
-        if text(kind).ends_with("_call_output") {
+        let kind = text(kind);
+        if kind.ends_with("_call_output") {
             self.result(id, None, output);
+        } else if kind == "additional_tools" {
+            each(member(item, "tools"), &mut |tool| self.tool(Some(tool), None));
         }
     }
 
@@ -218,6 +224,7 @@ impl Reader<'_> {
         ];
         let [kind, name, function, custom, schema, spec, declared, also, inner] = members(tool, names);
         let kind = text(kind);
+        each(member(tool, "mcpServers"), &mut |server| self.server(Some(server)));
         let mut declare = |name, origin| self.declare(name, namespace, origin);
         if is_array(declared.or(also)) {
             each(declared.or(also), &mut |function| {
@@ -258,16 +265,9 @@ impl Reader<'_> {
             self.request.left_out += 1;
             return;
         }
-        let names = [
-            "name",
-            "server_label",
-            "url",
-            "server_url",
-            "connector_id",
-            "allowed_tools",
-            "tool_configuration",
-        ];
-        let [name, label, url, server_url, connector, allowed, configuration] = members(server, names);
+        let [name, label, url, server_url] = members(server, ["name", "server_label", "url", "server_url"]);
+        let [connector, tunnel, allowed, configuration] =
+            members(server, ["connector_id", "tunnel_id", "allowed_tools", "tool_configuration"]);
         let allowed = allowed.or(member(configuration, "allowed_tools"));
         // A list, or a filter that has one.
         let list = if is_object(allowed) { member(allowed, "tool_names") } else { allowed };
@@ -277,11 +277,12 @@ impl Reader<'_> {
                 tools.extend(self.short(Some(tool)));
             }
         });
-        let url = self.short(url.or(server_url));
+        let url = url.or(server_url).or(member(member(server, "streamableHttpTransport"), "url"));
+        let url = self.short(url);
         self.request.servers.push(ProviderServer {
             label: self.short(name.or(label)).unwrap_or_default(),
             url: url.map(|url| bare(&url).into()),
-            connector: self.short(connector),
+            connector: self.short(connector.or(tunnel)),
             allowed_tools: is_array(list).then_some(tools),
         });
     }

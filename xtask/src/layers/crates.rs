@@ -20,6 +20,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("mcpwarden-http", 3),
     ("mcpwarden-detect", 3),
     ("mcpwarden-event", 4),
+    ("mcpwarden-intent", 4),
     ("mcpwarden-config", 5),
     ("mcpwarden-policy", 6),
     ("mcpwarden-text", 7),

@@ -5,7 +5,7 @@ use super::error::Http2Error;
 use crate::reader::Side;
 
 /// Length of what each frame begins with.
-pub(crate) const FRAME_HEAD_BYTES: usize = 9;
+const FRAME_HEAD_BYTES: usize = crate::reader::BINARY_BYTES;
 /// What a client begins with (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Behind a gap, a frame that is longer is taken for something else. Senders make frames of 16 KiB.
@@ -27,6 +27,11 @@ const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const WITH_PRIORITY: u8 = 0x20;
 
+/// Why a stream is reset whose request was not looked at (RFC 9113, section 8.7).
+const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+/// What a reset says, and more than matters of the end of a connection.
+const SHORT_BYTES: usize = 4;
+
 /// What comes next.
 #[derive(Debug)]
 pub(super) enum Step<'a> {
@@ -38,8 +43,10 @@ pub(super) enum Step<'a> {
     Data { stream: u32, bytes: &'a [u8] },
     /// This side says nothing more on a stream.
     End { stream: u32 },
-    /// Nobody says anything more on a stream.
-    Reset { stream: u32 },
+    /// Nobody says anything more on a stream. Where it was refused, its request was not looked at.
+    Reset { stream: u32, is_refused: bool },
+    /// Requests on streams beyond this one are not looked at.
+    GoAway { last: u32 },
     /// A frame that no reader accepts: its connection is over (RFC 9113, section 5.4.1).
     Fault(Http2Error),
 }
@@ -189,7 +196,7 @@ pub(super) struct Frames {
     at_start: bool,
     /// Whether it began somewhere else.
     is_partial: bool,
-    /// The beginning of a frame, or what stands before its payload.
+    /// The beginning of a frame, what stands before its payload, or a short payload.
     begun: Vec<u8>,
     /// The head in progress.
     block: Option<Block>,
@@ -360,6 +367,10 @@ impl Frames {
                 block.bytes.extend_from_slice(kept);
                 block.left_out += (bytes.len() - kept.len()) as u64;
             }
+            (RST_STREAM | GOAWAY, _) => {
+                let room = SHORT_BYTES.saturating_sub(self.begun.len());
+                self.begun.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+            }
             _ => {}
         }
         if left == 0 { None } else { Some(Step::More) }
@@ -367,12 +378,17 @@ impl Frames {
 
     fn frame_ends<'a>(&mut self, frame: Frame) -> Option<Step<'a>> {
         self.state = State::Head;
+        let short = std::mem::take(&mut self.begun);
         match frame.kind {
             DATA if frame.has(END_STREAM) => Some(Step::End { stream: frame.stream }),
             HEADERS | PUSH_PROMISE | CONTINUATION if frame.has(END_HEADERS) => {
                 self.block.take().map(Step::Head)
             }
-            RST_STREAM => Some(Step::Reset { stream: frame.stream }),
+            RST_STREAM => Some(Step::Reset { stream: frame.stream, is_refused: short == REFUSED_STREAM }),
+            GOAWAY => {
+                let last = short.first_chunk().map_or(u32::MAX, |last| u32::from_be_bytes(*last));
+                Some(Step::GoAway { last: last & 0x7FFF_FFFF })
+            }
             _ => None,
         }
     }

@@ -91,9 +91,16 @@ impl Stream {
         size_of::<Self>() + self.exchanges.held() + self.held_bytes
     }
 
-    /// Whether both sides say nothing more.
+    /// Whether both sides say nothing more; of a request that was not seen nothing comes behind its answer.
     pub(super) fn is_over(&self) -> bool {
-        self.asked == Progress::Over && self.answered == Progress::Over && self.held.is_empty()
+        self.asked != Progress::Body && self.answered == Progress::Over && self.held.is_empty()
+    }
+
+    /// The server has not looked at the request.
+    pub(super) fn refused(&mut self, time: Timestamp, context: &mut Context<'_>) {
+        if self.answered == Progress::Before {
+            self.exchanges.refused(time, context);
+        }
     }
 
     /// The link that what is in progress belongs to, where that is known.

@@ -27,13 +27,6 @@ impl fmt::Debug for Field {
     }
 }
 
-impl Field {
-    /// Memory that it takes beside itself.
-    pub(super) fn bytes(&self) -> usize {
-        self.name.as_ref().map_or(0, |name| name.len()) + self.value.as_ref().map_or(0, |value| value.len())
-    }
-}
-
 /// The dynamic table, as far as it is known. Which of its entries are there depends on those that came later alone, so that
 /// what is known is right although something before it is not.
 #[derive(Debug)]
@@ -50,9 +43,9 @@ impl Table {
         Self { entries: VecDeque::new(), bytes: 0, max_bytes }
     }
 
-    /// Memory that it takes.
+    /// Memory that it takes, at most.
     pub(super) fn held(&self) -> usize {
-        self.entries.iter().map(|(field, _)| field.bytes() + size_of::<(Field, usize)>()).sum()
+        self.bytes + self.entries.len() * size_of::<(Field, usize)>()
     }
 
     /// Nothing of it is known any more, and not how large it may be.

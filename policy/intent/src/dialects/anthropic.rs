@@ -79,6 +79,9 @@ fn block(index: u64, part: Value<'_>, state: &mut State, sink: &mut Sink<'_>) {
         {
             state.arguments(index, input.get());
         }
+    } else if kind == "mcp_tool_listing" && state.is_first(index, sink) {
+        let [server, tools] = members(part, ["mcp_server_name", "tools"]);
+        state.provider_tools(server, tools, sink);
     } else if kind.ends_with("tool_result") && state.is_first(index, sink) {
         state.result(use_id, is_true(is_error), content, sink);
     }

@@ -14,9 +14,17 @@ pub(super) fn read(top: Value<'_>, state: &mut State, sink: &mut Sink<'_>) {
     each(candidates, &mut |candidate| {
         let [content, finish] = members(Some(candidate), ["content", "finishReason"]);
         each(member(content, "parts"), &mut |part| {
-            let call = member(Some(part), "functionCall");
+            let [call, own, response] = members(Some(part), ["functionCall", "toolCall", "toolResponse"]);
             if call.is_some() {
                 function_call(call, state, sink);
+            } else if own.is_some() {
+                let [id, name, args] = members(own, ["id", "toolType", "args"]);
+                let head = Head { id, name, namespace: None, runs: Runs::Provider };
+                let at = state.next();
+                state.whole(at, &head, args.map_or("", |args| args.get()), sink);
+            } else if response.is_some() {
+                let [id, content] = members(response, ["id", "response"]);
+                state.result(id, false, content, sink);
             }
         });
         state.stop(finish);

@@ -52,19 +52,15 @@ fn item(index: u64, part: Value<'_>, is_whole: bool, state: &mut State, sink: &m
     let names = ["type", "id", "call_id", "name", "namespace", "server_label", "arguments", "input"];
     let [kind, id, call_id, name, namespace, server, arguments, input] = members(part, names);
     let kind = text(kind);
-    let server = text(server);
-    let mcp = || Runs::ProviderMcp(server.as_ref().into());
     match &*kind {
         "mcp_list_tools" if is_whole && state.is_first(index, sink) => {
-            let server = state.cut(&server).to_owned();
-            each(member(part, "tools"), &mut |tool| {
-                let name = text(member(Some(tool), "name"));
-                let (name, definition) = (state.cut(&name), tool.get());
-                sink(crate::AnswerOutput::ProviderTool { server: &server, name, definition });
-            });
+            state.provider_tools(server, member(part, "tools"), sink);
         }
         "function_call" | "custom_tool_call" | "mcp_call" | "mcp_approval_request" => {
-            let runs = if kind.starts_with("mcp_") { mcp() } else { Runs::Client };
+            let runs = match kind.starts_with("mcp_") {
+                true => Runs::ProviderMcp(state.cut(&text(server)).into()),
+                false => Runs::Client,
+            };
             let head = Head { id: call_id.or(id), name, namespace, runs };
             if !state.name(index, &head, sink) {
                 return;
@@ -99,7 +95,9 @@ fn own_tool(
     state: &mut State,
     sink: &mut Sink<'_>,
 ) {
-    let runs = if OF_PROVIDER.contains(&tool) { Runs::Provider } else { Runs::Client };
+    // A shell is the client's, or one of a container at the provider.
+    let is_there = text(member(member(part, "environment"), "type")) == "container_reference";
+    let runs = if OF_PROVIDER.contains(&tool) || is_there { Runs::Provider } else { Runs::Client };
     let Ok(name) = serde_json::value::to_raw_value(tool) else { return };
     let head = Head { id, name: Some(&*name), namespace: None, runs };
     if !state.name(index, &head, sink) || !is_whole {

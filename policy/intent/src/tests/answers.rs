@@ -276,6 +276,17 @@ fn odd_answers_are_read() {
                 "called 1 c computer unread", "ended - - - -"],
         ),
         (
+            "what a server of the provider lists",
+            r#"{"type":"message","content":[{"type":"mcp_tool_listing","mcp_server_name":"s","tools":[{"name":"f"},{"name":"g"}]}]}"#.into(),
+            vec!["begun anthropic - -", "tool s f 12", "tool s g 12", "ended - - - -"],
+        ),
+        (
+            "shells here and there",
+            r#"{"object":"response","output":[{"type":"shell_call","call_id":"a","action":{"commands":["ls"]},"environment":{"type":"local"}},{"type":"shell_call","call_id":"b","action":{},"environment":{"type":"container_reference"}}]}"#.into(),
+            vec!["begun openai_responses - -", "named 0 a shell", r#"called 0 a shell {"commands":["ls"]}"#,
+                "named 1 b shell by provider", "called 1 b shell by provider {}", "ended - - - -"],
+        ),
+        (
             "a call that the provider could not make",
             r#"{"object":"response","output":[{"type":"mcp_call","id":"a","server_label":"s","name":"f","arguments":"{}","error":"SECRET"}]}"#.into(),
             vec!["begun openai_responses - -", "named 0 a f by s", "called 0 a f by s {}", "result a true 6",
@@ -289,6 +300,12 @@ fn odd_answers_are_read() {
                 r#"{"candidates":[{"content":{"parts":[{"functionCall":{}}]}}]}"#.into(),
             ]),
             vec!["begun gemini - -", "named 0 - f", "called 0 - f unread", "ended - - - -"],
+        ),
+        (
+            "a tool that Gemini runs itself",
+            stream(&[r#"{"candidates":[{"content":{"parts":[{"toolCall":{"id":"a","toolType":"URL_CONTEXT","args":{"u":1}}},{"toolResponse":{"id":"a","toolType":"URL_CONTEXT","response":{"output":"SECRET"}}}]}}]}"#.into()]),
+            vec!["begun gemini - -", "named 0 a URL_CONTEXT by provider",
+                r#"called 0 a URL_CONTEXT by provider {"u":1}"#, "result a false 6", "ended - - - -"],
         ),
         (
             "a stream that was joined late",

@@ -65,6 +65,21 @@ fn requests_are_read_in_every_dialect() {
                 hello("call_2", "None")
             ),
         ),
+        (
+            "tools in the input, and a server behind a tunnel",
+            r#"{"model":"m","input":[{"type":"additional_tools","role":"developer","tools":[{"type":"function","name":"g"}]}],"tools":[{"type":"mcp","server_label":"t","tunnel_id":"tunnel_1","allowed_tools":["a"]}]}"#,
+            "openai_responses m -; g; server t - tunnel_1 a".into(),
+        ),
+        (
+            "a tool in a message",
+            r#"{"model":"m","max_tokens":1,"messages":[{"role":"user","content":[{"type":"tool_addition","tool":{"type":"tool_definition","definition":{"name":"g","input_schema":{}}}}]}]}"#,
+            "anthropic m -; g".into(),
+        ),
+        (
+            "a server of Gemini",
+            r#"{"contents":[],"tools":[{"mcpServers":[{"name":"r","streamableHttpTransport":{"url":"https://x.example/mcp?SECRET","headers":{"a":"SECRET"}}}]}]}"#,
+            "gemini - -; server r https://x.example/mcp - all".into(),
+        ),
         ("a text as input", r#"{"model":"m","input":"SECRET"}"#, "openai_responses m -".into()),
         (
             "gemini",

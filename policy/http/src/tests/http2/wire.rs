@@ -235,6 +235,38 @@ fn http2_answers_wait_for_their_requests() {
     check("all of it first", &steps, &opened(lines!["0 < {PONG}"; "0 > {NOTE}"]));
 }
 
+/// A request that the server did not look at is sent again, on the same connection or another, and is one request.
+#[test]
+fn refused_http2_request_is_reported_once() {
+    let refused = frame(RST_STREAM, 0, 3, &[0, 0, 0, 7]);
+    let reset = frame(RST_STREAM, 0, 3, &[0, 0, 0, 2]);
+    let gone = frame(GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0, b'x']);
+    let gone_later = frame(GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]);
+    for (name, end, times) in
+        [("refused", refused, 1), ("reset", reset, 2), ("gone", gone, 1), ("gone later", gone_later, 2)]
+    {
+        let (mut c, mut s) = ends(Style::default());
+        let mut steps = begin();
+        steps.extend([
+            ask(1, c.post(1, S, PING)),
+            answer(1, s.json(1, "", PONG)),
+            ask(1, c.post(3, S, NOTE)),
+        ]);
+        steps.push(answer(1, end));
+        let (mut c, mut s) = ends(Style::default());
+        let (one, two) = begin().into_iter().fold((Vec::new(), Vec::new()), |(one, two), step| match step {
+            Step::Ask(_, bytes) => (bytes, two),
+            Step::Answer(_, bytes) => (one, bytes),
+            _ => (one, two),
+        });
+        steps.push(ask(2, [one, c.post(1, S, NOTE)].concat()));
+        steps.push(answer(2, [two, s.json(1, "", PONG)].concat()));
+        let expected =
+            opened([lines!["0 < {PONG}"], vec![format!("0 > {NOTE}"); times], lines!["0 < {PONG}"]].concat());
+        check(name, &steps, &expected);
+    }
+}
+
 #[test]
 fn upgraded_connection_goes_on_with_http2() {
     let upgrade = "Mcp-Session-Id: s\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
@@ -288,7 +320,7 @@ fn http2_heads_are_not_shown() {
     assert!(!format!("{http:?}").contains(secret), "{http:?}");
 }
 
-/// What the clients and servers wrote that these names are of: Node 20 to Node 20, and curl 7.88 (nghttp2 1.52) to Node 20.
+/// What clients and a server of Node 20 wrote: Node 20, httpx (hyper-h2), and curl 7.88 (nghttp2 1.52).
 #[test]
 fn recorded_http2_is_read_wherever_it_is_cut() {
     let hello = |id: u32| {
@@ -306,8 +338,10 @@ fn recorded_http2_is_read_wherever_it_is_cut() {
         r#"0 > {{"jsonrpc":"2.0","id":1,"method":"tools/list"}}"#;
         r#"0 > {{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"echo","arguments":{{}}}}}}"#;
         r#"0 > {{"jsonrpc":"2.0","method":"notifications/initialized"}}"#];
+    let all = [opened(7802), talk].concat();
     let recordings = [
-        (&include_bytes!("../../../../../fuzz/seeds/http2/node")[..], [opened(7802), talk].concat()),
+        (&include_bytes!("../../../../../fuzz/seeds/http2/node")[..], all.clone()),
+        (include_bytes!("../../../../../fuzz/seeds/http2/httpx"), all),
         (include_bytes!("../../../../../fuzz/seeds/http2/curl"), opened(7802)),
     ];
     for (recording, mut expected) in recordings {
