@@ -6,6 +6,8 @@ pub mod config;
 pub mod detector;
 pub mod gate;
 pub mod http;
+pub mod http2;
+pub mod intent;
 pub mod normaliser;
 pub mod protocol;
 pub mod replay;

@@ -47,6 +47,16 @@ fn http_fuzz_seeds_run_clean() {
 }
 
 #[test]
+fn http2_fuzz_seeds_run_clean() {
+    run("http2", targets::http2::run);
+}
+
+#[test]
+fn intent_fuzz_seeds_run_clean() {
+    run("intent", targets::intent::run);
+}
+
+#[test]
 fn normaliser_fuzz_seeds_run_clean() {
     run("normaliser", targets::normaliser::run);
 }

@@ -28,6 +28,8 @@ pub(super) enum Method {
 pub(super) enum Coding {
     /// In these, the one that was applied last at the end; in none: not at all.
     Known(Vec<Method>),
+    /// Nobody knows: perhaps in none, perhaps in one that shows by how it begins.
+    Unsaid,
     /// In a way that is not read here.
     Unknown,
 }
@@ -85,6 +87,10 @@ struct Budget {
 /// Undoes one coding.
 #[derive(Debug)]
 enum Stage {
+    /// Its first byte tells what it is.
+    Unsaid,
+    /// It is in no coding.
+    Identity,
     /// Its first byte tells zlib from DEFLATE alone.
     Deflate,
     Gzip(Box<MultiGzDecoder<Vec<u8>>>),
@@ -95,18 +101,22 @@ enum Stage {
 impl Decoder {
     /// At the beginning of a body; none where the coding is not known.
     pub(super) fn new(coding: &Coding, allowance: usize) -> Option<Self> {
-        let Coding::Known(methods) = coding else { return None };
+        let budget = Budget { allowance: allowance as u64, bytes_in: 0, bytes_out: 0 };
+        let methods = match coding {
+            Coding::Known(methods) => methods,
+            Coding::Unsaid => return Some(Self { stages: vec![Stage::Unsaid], budget }),
+            Coding::Unknown => return None,
+        };
         let stage = |method: &Method| match method {
             Method::Gzip => Stage::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
             Method::Deflate => Stage::Deflate,
         };
-        let budget = Budget { allowance: allowance as u64, bytes_in: 0, bytes_out: 0 };
         Some(Self { stages: methods.iter().rev().map(stage).collect(), budget })
     }
 
     /// Whether bytes of it mean something without those before them.
     pub(super) fn is_identity(&self) -> bool {
-        self.stages.is_empty()
+        self.stages.iter().all(|stage| matches!(stage, Stage::Unsaid | Stage::Identity))
     }
 
     /// Decodes the next bytes, and calls `sink` with what comes out, in pieces.
@@ -153,8 +163,17 @@ impl Stage {
                 _ => Self::Raw(Box::new(DeflateDecoder::new(Vec::new()))),
             };
         }
+        if let (Self::Unsaid, Some(first)) = (&self, piece.first()) {
+            // How gzip begins, and zstd; no JSON and no event does. brotli begins with anything.
+            *self = match first {
+                0x1F => Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
+                0x28 => return (Vec::new(), Err(CodingError::Invalid)),
+                _ => Self::Identity,
+            };
+        }
         match self {
-            Self::Deflate => (Vec::new(), Ok(())),
+            Self::Unsaid | Self::Deflate => (Vec::new(), Ok(())),
+            Self::Identity => (piece.to_vec(), Ok(())),
             Self::Gzip(decoder) => decode(decoder.as_mut(), MultiGzDecoder::get_mut, piece),
             Self::Zlib(decoder) => decode(decoder.as_mut(), ZlibDecoder::get_mut, piece),
             Self::Raw(decoder) => decode(decoder.as_mut(), DeflateDecoder::get_mut, piece),

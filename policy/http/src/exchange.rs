@@ -24,6 +24,8 @@ pub(super) struct Exchange {
     pub(super) decided: bool,
     /// Whether its request was captured.
     pub(super) paired: bool,
+    /// Whether something of its head is not known: perhaps where it was sent, or its session.
+    pub(super) is_partial: bool,
     pub(super) link: Option<ConnectionId>,
     /// Whether the link began with it.
     pub(super) began: bool,
@@ -56,6 +58,7 @@ impl Exchange {
             shows_mcp: request.session.is_some() || request.meta.protocol_version.is_some(),
             accepts_events: request.method == Method::Get && request.accepts_events,
             resumes: request.resumes,
+            is_partial: request.is_partial,
             decided: request.method != Method::Post,
             method: request.method,
             meta: request.meta,
@@ -80,6 +83,7 @@ impl Exchange {
             resumes: false,
             decided: true,
             paired: true,
+            is_partial: false,
             link: None,
             began: false,
             id: None,

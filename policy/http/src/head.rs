@@ -25,6 +25,19 @@ pub(super) enum Method {
     Other,
 }
 
+impl Method {
+    pub(super) fn of(name: &[u8]) -> Self {
+        match name {
+            b"GET" => Self::Get,
+            b"POST" => Self::Post,
+            b"DELETE" => Self::Delete,
+            b"HEAD" => Self::Head,
+            b"CONNECT" => Self::Connect,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// A request, but its body.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
@@ -45,6 +58,8 @@ pub(super) struct Request<'a> {
     pub(super) coding: Coding,
     pub(super) framing: Framing,
     pub(super) meta: HttpMeta,
+    /// Whether fields that matter may be missing: of HTTP/2, where some cannot be read without those before them.
+    pub(super) is_partial: bool,
 }
 
 /// An answer, but its body.
@@ -58,8 +73,8 @@ pub(super) struct Answer<'a> {
     pub(super) location: Option<&'a str>,
     pub(super) coding: Coding,
     pub(super) framing: Framing,
-    /// What it switches to, of a 101.
-    pub(super) upgrade: Uninspected,
+    /// What it switches to, of a 101; `None`: to HTTP/2.
+    pub(super) upgrade: Option<Uninspected>,
 }
 
 /// What clients may take a body for: they look for a type anywhere in the value, at its beginning, or in the first of
@@ -81,50 +96,28 @@ const PARAM: &str = "mcp-param-";
 /// Most of them that are kept.
 const MAX_PARAMS: usize = 32;
 
+/// Whether what looks like the head of a request is how HTTP/2 begins (RFC 9113, section 3.4).
+pub(super) fn is_preface(head: &[u8]) -> bool {
+    head == b"PRI * HTTP/2.0\r\n\r\n"
+}
+
 /// Reads the head of a request.
 ///
 /// # Errors
 /// It is none, or can be read in more than one way.
 pub(super) fn request(head: &[u8]) -> Result<Request<'_>, Uninspected> {
-    if head.starts_with(b"PRI * HTTP/2.0") {
-        return Err(Uninspected::Http2);
-    }
     let mut headers = room(head);
     let mut parsed = httparse::Request::new(&mut headers);
     parsed.parse(head).map_err(|_| Uninspected::NotHttp)?;
-    let method = match parsed.method.unwrap_or_default() {
-        "GET" => Method::Get,
-        "POST" => Method::Post,
-        "DELETE" => Method::Delete,
-        "HEAD" => Method::Head,
-        "CONNECT" => Method::Connect,
-        _ => Method::Other,
-    };
+    let method = Method::of(parsed.method.unwrap_or_default().as_bytes());
     let (authority, target) = split_target(parsed.path.unwrap_or_default());
     let fields = Fields { headers: parsed.headers };
     let host = match authority {
         Some(host) => Some(host),
         None => fields.once("host")?.and_then(text),
     };
-    Ok(Request {
-        method,
-        host: host.map(|host| host.rsplit('@').next().unwrap_or(host)),
-        path: target.split(['?', '#']).next().unwrap_or_default(),
-        target,
-        session: fields.once("mcp-session-id")?,
-        accepts_events: fields.any("accept", "text/event-stream"),
-        resumes: fields.get("last-event-id").is_some(),
-        expects: fields.any("expect", "100-continue"),
-        coding: fields.coding(),
-        framing: fields.framing(parsed.version)?.unwrap_or(Framing::Length(0)),
-        meta: HttpMeta {
-            protocol_version: fields.meta("mcp-protocol-version"),
-            traceparent: fields.meta("traceparent"),
-            tracestate: fields.meta("tracestate"),
-            user_agent: fields.meta("user-agent"),
-            mirrored: fields.mirrored(),
-        },
-    })
+    let framing = fields.framing(parsed.version)?.unwrap_or(Framing::Length(0));
+    fields.request(method, host, target, framing)
 }
 
 /// Reads the head of the answer to a request with this method.
@@ -147,25 +140,11 @@ pub(super) fn answer(head: &[u8], method: Method) -> Result<Answer<'_>, Uninspec
         _ => fields.framing(parsed.version)?.unwrap_or(Framing::Close),
     };
     let upgrade = match fields.get("upgrade") {
-        Some(value) if value.eq_ignore_ascii_case(b"websocket") => Uninspected::WebSocket,
-        Some(value) if value.eq_ignore_ascii_case(b"h2c") => Uninspected::Http2,
-        _ => Uninspected::Tunnel,
+        Some(value) if value.eq_ignore_ascii_case(b"websocket") => Some(Uninspected::WebSocket),
+        Some(value) if value.eq_ignore_ascii_case(b"h2c") => None,
+        _ => Some(Uninspected::Tunnel),
     };
-    let content = match (fields.any("content-type", "text/event-stream"), fields.any("content-type", "json"))
-    {
-        (false, _) => ContentType::Json,
-        (true, false) => ContentType::Events,
-        (true, true) => ContentType::Both,
-    };
-    Ok(Answer {
-        status,
-        session: fields.once("mcp-session-id")?,
-        content,
-        location: fields.get("location").and_then(text),
-        coding: fields.coding(),
-        framing,
-        upgrade,
-    })
+    Ok(Answer { upgrade, ..fields.answer(status, framing)? })
 }
 
 /// Room for as many headers as there are lines, so that their number needs no bound of its own.
@@ -183,15 +162,70 @@ fn split_target(target: &str) -> (Option<&str>, &str) {
     (Some(authority), if path.is_empty() { "/" } else { path })
 }
 
-fn text(value: &[u8]) -> Option<&str> {
+pub(super) fn text(value: &[u8]) -> Option<&str> {
     std::str::from_utf8(value).ok().filter(|text| !text.is_empty())
 }
 
-struct Fields<'h, 'b> {
-    headers: &'h [Header<'b>],
+/// The fields of a head, of either version.
+pub(super) struct Fields<'h, 'b> {
+    pub(super) headers: &'h [Header<'b>],
 }
 
 impl<'b> Fields<'_, 'b> {
+    /// What a request says.
+    ///
+    /// # Errors
+    /// It can be read in more than one way.
+    pub(super) fn request(
+        &self,
+        method: Method,
+        host: Option<&'b str>,
+        target: &'b str,
+        framing: Framing,
+    ) -> Result<Request<'b>, Uninspected> {
+        Ok(Request {
+            method,
+            host: host.map(|host| host.rsplit('@').next().unwrap_or(host)),
+            path: target.split(['?', '#']).next().unwrap_or_default(),
+            target,
+            session: self.once("mcp-session-id")?,
+            accepts_events: self.any("accept", "text/event-stream"),
+            resumes: self.get("last-event-id").is_some(),
+            expects: self.any("expect", "100-continue"),
+            coding: self.coding(),
+            framing,
+            meta: HttpMeta {
+                protocol_version: self.meta("mcp-protocol-version"),
+                traceparent: self.meta("traceparent"),
+                tracestate: self.meta("tracestate"),
+                user_agent: self.meta("user-agent"),
+                mirrored: self.mirrored(),
+            },
+            is_partial: false,
+        })
+    }
+
+    /// What an answer says.
+    ///
+    /// # Errors
+    /// It can be read in more than one way.
+    pub(super) fn answer(&self, status: u16, framing: Framing) -> Result<Answer<'b>, Uninspected> {
+        let is = |word| self.any("content-type", word);
+        Ok(Answer {
+            status,
+            session: self.once("mcp-session-id")?,
+            content: match (is("text/event-stream"), is("json")) {
+                (false, _) => ContentType::Json,
+                (true, false) => ContentType::Events,
+                (true, true) => ContentType::Both,
+            },
+            location: self.get("location").and_then(text),
+            coding: self.coding(),
+            framing,
+            upgrade: None,
+        })
+    }
+
     fn all(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
         self.headers
             .iter()
@@ -217,12 +251,12 @@ impl<'b> Fields<'_, 'b> {
         }
     }
 
-    fn get(&self, name: &str) -> Option<&'b [u8]> {
+    pub(super) fn get(&self, name: &str) -> Option<&'b [u8]> {
         self.all(name).next()
     }
 
     /// The value of a header that must not have two.
-    fn once(&self, name: &str) -> Result<Option<&'b [u8]>, Uninspected> {
+    pub(super) fn once(&self, name: &str) -> Result<Option<&'b [u8]>, Uninspected> {
         let mut values = self.all(name);
         let first = values.next();
         // What a folded line means depends on the reader.

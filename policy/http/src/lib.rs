@@ -1,5 +1,5 @@
-//! Bytes of TCP connections that speak HTTP/1.1 into frames of MCP (specification 2025-11-25, "Transports"; 2024-11-05,
-//! "HTTP with SSE"). It is no client, server or proxy: it opens no connection, and changes nothing of what it reads. Its two
+//! Bytes of TCP connections that speak HTTP/1.1 or HTTP/2 into frames of MCP (specification 2025-11-25, "Transports";
+//! 2024-11-05, "HTTP with SSE"). It is no client, server or proxy: it opens no connection, and changes nothing of what it reads. Its two
 //! most important types are [`Http`], which takes the bytes of all streams, and [`HttpOutput`], what follows from them.
 //!
 //! Streams go in: the bytes of both directions of TCP connections, as the client wrote and read them. Frames come out, of
@@ -19,7 +19,7 @@
 //! request, but what a client sends because of an answer comes behind that. Answers are paired with requests in order.
 //! Behind a gap, pairing starts afresh: a request that begins after answers were lost means that those before it are
 //! answered (no official client pipelines), and an answer to a request that was lost belongs to the last link of its
-//! stream.
+//! stream. Over HTTP/2 requests and answers are paired by the numbers of its own streams, of which one connection has many.
 //!
 //! **Nothing is hidden behind a doubt.** What two readers could read differently (see `head`) is not guessed: the
 //! stream is given up, and [`HttpOutput::Uninspected`] says so. Where the border of messages is certain and only what one
@@ -28,14 +28,18 @@
 //! **Secrets stay inside.** Of a head, a few fields go out: [`HttpMeta`], the host, and the path without its query.
 
 mod coding;
+mod connection;
 mod content;
 mod exchange;
+mod exchanges;
 mod head;
+mod http1;
+mod http2;
 mod link;
 mod mirrored;
 mod reader;
 mod readings;
-mod sse;
+pub mod sse;
 mod stream;
 
 use std::collections::BTreeMap;
@@ -44,6 +48,7 @@ use std::time::Duration;
 use mcpwarden_terms::{ConnectionId, Direction, Endpoint, GapCause, ServerType, Timestamp, counters};
 use serde::Serialize;
 
+pub use http2::Http2Error;
 pub use link::LINK;
 use link::Links;
 pub use mirrored::{Header, Mirrored};
@@ -126,9 +131,9 @@ impl HttpMeta {
 /// Why a stream, or a message of it, is not inspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum Uninspected {
-    /// HTTP/2: its preface, or `Upgrade: h2c` was accepted.
-    #[error("it is HTTP/2 in plain text")]
-    Http2,
+    /// Its HTTP/2 is invalid: both ends have to close it (RFC 9113, section 5.4.1).
+    #[error("its HTTP/2 is invalid: {0}")]
+    Http2(Http2Error),
     /// `Upgrade: websocket` was accepted.
     #[error("it is a WebSocket")]
     WebSocket,
@@ -290,6 +295,18 @@ counters!(HttpCounters {
     redirected,
     /// Messages of links that were closed or are no MCP.
     unwanted,
+    /// Streams that spoke HTTP/2.
+    h2_connections,
+    /// Frames and heads of HTTP/2 that are invalid.
+    h2_faults,
+    /// Requests of HTTP/2 that were forgotten, since there were too many on one connection.
+    h2_streams_dropped,
+    /// Requests and answers of HTTP/2 that can be read in more than one way, and tunnels: they were not read.
+    h2_streams_unread,
+    /// Fields of heads of HTTP/2 that are not known, since those before them were not captured.
+    head_fields_unknown,
+    /// Heads of HTTP/2 that are too long, and were read in part.
+    heads_cut,
 });
 
 /// What everything below works with.
@@ -338,10 +355,7 @@ impl Http {
         time: Timestamp,
         sink: &mut dyn FnMut(HttpOutput<'_>),
     ) {
-        self.with(stream, time, sink, |stream, context| match direction {
-            Direction::ClientToServer => stream.ask(bytes, time, context),
-            Direction::ServerToClient => stream.answer(bytes, time, context),
-        });
+        self.with(stream, time, sink, |stream, context| stream.push(direction, bytes, time, context));
     }
 
     /// `bytes` of one direction were not captured here, or it is not known how many (0).

@@ -24,6 +24,8 @@ pub(super) enum Step<'a> {
     Body(&'a [u8]),
     /// The body is whole.
     End,
+    /// What begins here is no text; perhaps a frame of HTTP/2. [`Reader::buffer`] has as many bytes as each frame begins with.
+    Binary,
     /// This cannot be read, from here on.
     Fault(Uninspected),
 }
@@ -70,6 +72,11 @@ enum Chunk {
     Trailer { bytes: usize, empty: bool },
 }
 
+/// How many bytes of what is no text are to be seen: those that each frame of HTTP/2 begins with.
+pub(super) const BINARY_BYTES: usize = 9;
+/// What the length of a frame of HTTP/2 begins with: none is of 64 KiB that a connection begins with.
+const BINARY: u8 = 0;
+
 const SIZE: Chunk = Chunk::Size { value: 0, digits: false };
 
 /// Which of the two grammars.
@@ -110,6 +117,16 @@ impl Reader {
     /// Bytes held.
     pub(super) fn held(&self) -> usize {
         self.buffer.len()
+    }
+
+    /// What is held of what begins here.
+    pub(super) fn buffer(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// The same, which is not held any more.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
     }
 
     /// A head was read; this is what follows it.
@@ -165,6 +182,9 @@ impl Reader {
             {
                 return Step::Fault(why);
             }
+            if self.buffer.first().unwrap_or(&first) == &BINARY {
+                return self.binary(rest);
+            }
             let end = memchr::memchr(b'\n', rest);
             let piece = take(rest, end.map_or(u64::MAX, |end| end as u64 + 1));
             if self.buffer.len() + piece.len() > self.head_bytes {
@@ -192,10 +212,16 @@ impl Reader {
         Step::More
     }
 
+    fn binary<'a>(&mut self, rest: &mut &'a [u8]) -> Step<'a> {
+        let missing = BINARY_BYTES.saturating_sub(self.buffer.len());
+        self.buffer.extend_from_slice(take(rest, missing as u64));
+        if self.buffer.len() < BINARY_BYTES { Step::More } else { Step::Binary }
+    }
+
     /// Whether a head may begin with this: what is no HTTP at all is known by its first byte, mostly.
     fn may_begin(&self, first: u8) -> Result<(), Uninspected> {
         match (self.side, first) {
-            (_, b'\r' | b'\n') | (Side::Answers, b'H') => Ok(()),
+            (_, b'\r' | b'\n' | BINARY) | (Side::Answers, b'H') => Ok(()),
             (Side::Requests, byte) if byte.is_ascii_alphabetic() => Ok(()),
             // A record of TLS: a handshake, or an alert.
             (_, 0x15 | 0x16) => Err(Uninspected::Encrypted),

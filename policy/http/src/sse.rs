@@ -4,7 +4,7 @@ use mcpwarden_terms::{GapCause, Timestamp};
 
 /// What an event is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Name {
+pub enum Name {
     /// A message: `event: message`, or none.
     #[default]
     Message,
@@ -16,27 +16,33 @@ pub(super) enum Name {
 
 /// What comes out of a stream.
 #[derive(Debug)]
-pub(super) enum Piece<'a> {
+pub enum Piece<'a> {
     /// A whole event.
     Event(Event<'a>),
     /// One was skipped: so many bytes of it.
-    Skipped { bytes: u64, cause: GapCause },
+    Skipped {
+        /// Of its data, and of lines that mean nothing.
+        bytes: u64,
+        /// Why.
+        cause: GapCause,
+    },
 }
 
 /// A whole event.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Event<'a> {
-    pub(super) name: Name,
+pub struct Event<'a> {
+    /// What it is for.
+    pub name: Name,
     /// Its `data:` lines, joined.
-    pub(super) data: &'a [u8],
+    pub data: &'a [u8],
     /// Its own `id:`.
-    pub(super) id: Option<&'a [u8]>,
+    pub id: Option<&'a [u8]>,
     /// When its first byte came.
-    pub(super) time: Timestamp,
+    pub time: Timestamp,
     /// Where it may be the rest of one whose beginning was lost: why.
-    pub(super) doubt: Option<GapCause>,
+    pub doubt: Option<GapCause>,
     /// Whether its empty line came: where the stream ends without it, some clients take the event and others do not.
-    pub(super) is_ended: bool,
+    pub is_ended: bool,
 }
 
 /// Longest id that is kept, in bytes.
@@ -50,7 +56,7 @@ const OTHER_ENDS: [char; 8] =
 
 /// Reads one stream. What it gives does not depend on how the bytes are cut, but behind a gap.
 #[derive(Debug)]
-pub(super) struct Events {
+pub struct Events {
     max_bytes: usize,
     /// The unfinished line.
     line: Vec<u8>,
@@ -73,7 +79,7 @@ pub(super) struct Events {
 
 impl Events {
     /// At the beginning of a stream of events of at most `max_bytes`.
-    pub(super) fn new(max_bytes: usize) -> Self {
+    pub fn new(max_bytes: usize) -> Self {
         Self {
             max_bytes,
             line: Vec::new(),
@@ -91,12 +97,12 @@ impl Events {
     }
 
     /// Bytes held.
-    pub(super) fn held(&self) -> usize {
+    pub fn held(&self) -> usize {
         self.line.len() + self.data.len()
     }
 
     /// Takes the next bytes, captured at `time`.
-    pub(super) fn push(&mut self, bytes: &[u8], time: Timestamp, sink: &mut dyn FnMut(Piece<'_>)) {
+    pub fn push(&mut self, bytes: &[u8], time: Timestamp, sink: &mut dyn FnMut(Piece<'_>)) {
         let mut rest = bytes;
         let lost = self.lost.take();
         if lost.is_some() && is_field(rest) {
@@ -190,7 +196,7 @@ impl Events {
     }
 
     /// The stream ended. What came since the last empty line is handed on.
-    pub(super) fn finish(&mut self, sink: &mut dyn FnMut(Piece<'_>)) {
+    pub fn finish(&mut self, sink: &mut dyn FnMut(Piece<'_>)) {
         let line = std::mem::take(&mut self.line);
         if self.skipped.is_none() && !line.is_empty() {
             self.field(line.strip_prefix(BOM).filter(|_| self.at_start).unwrap_or(&line));
@@ -217,7 +223,7 @@ impl Events {
     }
 
     /// Gives up the event in progress to free its memory; the stream goes on at the next. Says how much it was.
-    pub(super) fn give_up(&mut self, cause: GapCause) -> u64 {
+    pub fn give_up(&mut self, cause: GapCause) -> u64 {
         let held = self.held() as u64;
         self.begun |= !self.line.is_empty();
         (self.line, self.data) = (Vec::new(), Vec::new());
@@ -227,7 +233,7 @@ impl Events {
 
     /// Bytes were not captured here. The event in progress is given up; the stream goes on behind it, or with the next
     /// piece that begins with a field. Says how much was given up.
-    pub(super) fn gap(&mut self, cause: GapCause) -> u64 {
+    pub fn gap(&mut self, cause: GapCause) -> u64 {
         let held = self.give_up(cause);
         (self.begun, self.returned, self.at_start, self.lost) = (false, false, false, Some(cause));
         held
@@ -235,6 +241,6 @@ impl Events {
 }
 
 /// Whether this begins with a field of an event, or a comment.
-pub(super) fn is_field(piece: &[u8]) -> bool {
+pub fn is_field(piece: &[u8]) -> bool {
     [&b"data:"[..], b"event:", b"id:", b"retry:", b":"].iter().any(|field| piece.starts_with(field))
 }

@@ -2,6 +2,7 @@
 
 mod clients;
 mod hostile;
+mod http2;
 mod links;
 mod loss;
 mod mirrored;
@@ -89,7 +90,7 @@ pub(super) const NOTE: &str = r#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
 
 /// Streams 1 to 19 are those of process 1, 21 to 39 those of process 2 and so on, the latter half of each to another server;
 /// from 1000 on the server is declared.
-fn peers(stream: u64) -> Peers {
+pub(super) fn peers(stream: u64) -> Peers {
     let client = ((stream % 1000 / 20) as u32 + 1, 7);
     let port = if stream % 20 < 10 { 8000 } else { 8001 };
     Peers { client, server: Endpoint::here(SocketAddr::from(([127, 0, 0, 1], port))), known: stream >= 1000 }
@@ -137,7 +138,7 @@ pub(super) fn run(limits: HttpLimits, steps: &[Step]) -> (Vec<String>, HttpCount
     (lines, http.counters)
 }
 
-fn line(output: HttpOutput<'_>) -> String {
+pub(super) fn line(output: HttpOutput<'_>) -> String {
     let number = |link: ConnectionId| {
         assert_eq!(link.0 >> 63, 1);
         link.0 & !(1 << 63)

@@ -13,6 +13,7 @@ mod files;
 mod folding;
 mod gate;
 mod heads;
+mod http2;
 mod inputs;
 mod inspect;
 mod judge;

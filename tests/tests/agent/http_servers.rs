@@ -166,6 +166,7 @@ fn uninspected_declared_traffic_is_reported() -> Result<()> {
     let url = format!("http://{}/mcp", plain.address());
     let opening = initialize(7).to_string();
     let pid = curl(&["--http2-prior-knowledge", "--json", &opening, &url])?;
+    // The server answers with HTTP/1.1, which is none of HTTP/2.
     let event = agent.wait_for("HTTP/2", |event| is(event, "mcp_network_uninspected"))?;
     let found = json!([event["server_id"], event["pid"], event["remote_addr"]]);
     ensure!(found == json!(["plain", pid, plain.address().to_string()]), "{event}");

@@ -12,6 +12,7 @@ mod guards;
 mod handed;
 mod hostile;
 mod http;
+mod http2;
 mod http_mixed;
 mod http_rough;
 mod http_servers;

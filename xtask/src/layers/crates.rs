@@ -21,6 +21,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("mcpwarden-detect", 3),
     ("mcpwarden-yara", 4),
     ("mcpwarden-event", 4),
+    ("mcpwarden-intent", 4),
     ("mcpwarden-config", 5),
     ("mcpwarden-policy", 6),
     ("mcpwarden-text", 7),

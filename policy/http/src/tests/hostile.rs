@@ -14,7 +14,9 @@ fn uninspectable_http_is_reported_with_its_reason() {
     let post = |headers: &str| post("/mcp", headers, "{}");
     let ok = |headers: &str| format!("HTTP/1.1 200 OK\r\n{headers}\r\n");
     let cases: Vec<(&str, String, String, Uninspected)> = vec![
-        ("HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0".into(), String::new(), Uninspected::Http2),
+        ("HTTP/2 with another end", "PRI * HTTP/2.0\r\n\r\nSX\r\n\r\n\0\0\0".into(), String::new(), {
+            Uninspected::Http2(Http2Error::Preface)
+        }),
         ("TLS", "\x16\x03\x01\x02\0".into(), String::new(), Uninspected::Encrypted),
         ("binary", "\0\x01".into(), String::new(), Uninspected::NotHttp),
         ("a log", "hello world\r\nhow are you\r\n".into(), String::new(), Uninspected::NotHttp),
@@ -66,9 +68,12 @@ fn uninspectable_http_is_reported_with_its_reason() {
         ("a WebSocket", get("/", ""), "HTTP/1.1 101 Go\r\nUpgrade: WebSocket\r\n\r\n".into(), {
             Uninspected::WebSocket
         }),
-        ("h2c", get("/", "Upgrade: h2c\r\n"), "HTTP/1.1 101 Go\r\nUpgrade: h2c\r\n\r\n\0".into(), {
-            Uninspected::Http2
-        }),
+        (
+            "h2c, and then something else",
+            get("/", "Upgrade: h2c\r\n"),
+            "HTTP/1.1 101 Go\r\nUpgrade: h2c\r\n\r\n\0".into(),
+            { Uninspected::Http2(Http2Error::Preface) },
+        ),
         ("a tunnel", "CONNECT b:443 HTTP/1.1\r\nHost: b\r\n\r\n".into(), ok(""), Uninspected::Tunnel),
         ("an answer that is none", post(S), "ICY 200 OK\r\n".into(), Uninspected::NotHttp),
         ("an answer of two lengths", post(S), ok("Content-Length: 1\r\nContent-Length: 2\r\n"), {

@@ -151,7 +151,7 @@ fn remote_server_is_reported_found_once_it_answers() {
 /// What is known of a connection, what is found of it, and what is said.
 #[test]
 fn uninspectable_server_traffic_is_reported() {
-    let why = "it is HTTP/2 in plain text";
+    let why = "it is a tunnel";
     for (known, declared, uninspected, refused) in [
         (false, &[][..], vec![], vec![]),
         (false, &["alone"], vec![format!("0 alone uninspected 5 10.0.0.1:80: {why}")], vec![]),

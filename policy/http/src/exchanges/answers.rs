@@ -1,121 +1,38 @@
-//! What the server of a stream answers.
+//! What a server answers.
 
 use fluent_uri::{Uri, UriRef};
 
 use mcpwarden_terms::{ConnectionId, Direction, GapCause, ServerType, Timestamp};
 
-use super::{HELD_BYTES, Held, Reading, Stream};
+use super::Exchanges;
+use crate::connection::Connection;
 use crate::content::{Content, Piece};
 use crate::exchange::{Exchange, Gist};
-use crate::head::{self, ContentType, Method};
-use crate::reader::{Framing, Resumed, Step};
+use crate::head::{Answer, ContentType, Method};
+use crate::reader::Framing;
 use crate::readings::readings;
 use crate::sse::{Event, Name};
 use crate::{Context, HttpOutput, Uninspected};
 
 const DIRECTION: Direction = Direction::ServerToClient;
 
-impl Stream {
-    /// Takes what the client read.
-    pub(crate) fn answer(&mut self, bytes: &[u8], time: Timestamp, context: &mut Context<'_>) {
-        self.passed += bytes.len() as u64;
-        if self.held.is_empty() {
-            self.read_answers(bytes, time, context);
-        } else {
-            self.hold(bytes, time);
-        }
-    }
-
-    /// Reads what waited, as far as it is known now whom it answers.
-    pub(super) fn release(&mut self, context: &mut Context<'_>) {
-        while self.is_ready()
-            && let Some(held) = self.held.pop_front()
-        {
-            let rest = std::mem::take(&mut self.held);
-            match held {
-                Held::Bytes(bytes, time) => {
-                    self.held_bytes = self.held_bytes.saturating_sub(bytes.len() + HELD_BYTES);
-                    self.read_answers(&bytes, time, context);
-                }
-                Held::Gap(bytes, cause, time) => {
-                    self.held_bytes = self.held_bytes.saturating_sub(HELD_BYTES);
-                    self.gap(DIRECTION, bytes, cause, time, context);
-                }
-            }
-            if self.reading != Reading::On {
-                (self.held, self.held_bytes) = Default::default();
-                return;
-            }
-            // What is left of it comes before the rest.
-            let left = std::mem::replace(&mut self.held, rest);
-            left.into_iter().rev().for_each(|held| self.held.push_front(held));
-        }
-    }
-
-    fn hold(&mut self, bytes: &[u8], time: Timestamp) {
-        self.held_bytes += bytes.len() + HELD_BYTES;
-        self.held.push_back(Held::Bytes(bytes.to_vec(), time));
-    }
-
-    /// Whether it is known which request the next answer answers: or that it is not known at all.
-    fn is_ready(&self) -> bool {
-        !self.answers.at_start()
-            || self.waiting.front().map_or(self.requests_lost.is_some(), |exchange| exchange.decided)
-    }
-
-    fn read_answers(&mut self, bytes: &[u8], time: Timestamp, context: &mut Context<'_>) {
-        if let Some((resumed, skipped)) = self.answers.resume(bytes) {
-            let cause = self.answers_lost.take();
-            self.skipped(DIRECTION, skipped, cause, time, context);
-            if resumed == Resumed::Message {
-                self.answering = None;
-            } else if self.answering.is_none() {
-                // In the middle of a stream of events, of which the beginning was not seen.
-                let limit = context.limits.frame_bytes;
-                let events = Content::new(ContentType::Events, &Default::default(), limit);
-                self.answering = Some((self.unpaired(context), Some(events)));
-            }
-        }
-        let mut rest = bytes;
-        loop {
-            if self.reading != Reading::On {
-                return self.uninspected(rest, context);
-            }
-            if !rest.is_empty() && !self.is_ready() {
-                self.hold(rest, time);
-                return;
-            }
-            match self.answers.step(&mut rest) {
-                Step::More => return,
-                Step::Head(head) => self.answer_head(&head, time, context),
-                Step::Body(piece) => self.answer_body(piece, time, context),
-                Step::End => self.answer_ends(time, context),
-                Step::Fault(why) => self.stop(why, context),
-            }
-        }
-    }
-
-    fn answer_head(&mut self, head: &[u8], time: Timestamp, context: &mut Context<'_>) {
-        let method = self.waiting.front().map_or(Method::Other, |exchange| exchange.method);
-        let answer = match head::answer(head, method) {
-            Ok(answer) => answer,
-            Err(why) => return self.stop(why, context),
-        };
-        match answer.status {
-            101 => return self.stop(answer.upgrade, context),
-            // Another answer comes.
-            100..200 => return self.answers.begin(Framing::Length(0)),
-            200..300 if method == Method::Connect => return self.stop(Uninspected::Tunnel, context),
-            _ => self.answers.begin(answer.framing),
-        }
-        let mut exchange = self.waiting.pop_front().unwrap_or_else(|| self.unpaired(context));
+impl Exchanges {
+    /// An answer begins, which is the last one of its request.
+    pub(crate) fn answer(
+        &mut self,
+        answer: &Answer<'_>,
+        time: Timestamp,
+        connection: &mut Connection,
+        context: &mut Context<'_>,
+    ) {
+        let mut exchange = self.waiting.pop_front().unwrap_or_else(|| connection.unpaired(context));
         context.counters.unpaired += u64::from(!exchange.paired);
         exchange.status = answer.status;
         exchange.meta.mirrored.has_session |= answer.session.is_some();
         if let Some(link) = exchange.link.filter(|_| exchange.is_success()) {
             // Clients take a new session from any answer.
             let places = [Some(&exchange.place), exchange.origin.as_ref()];
-            for place in places.into_iter().flatten().filter(|_| exchange.paired) {
+            for place in places.into_iter().flatten().filter(|_| exchange.paired && !exchange.is_partial) {
                 match answer.session {
                     Some(id) => context.links.bind(link, place.session(id)),
                     None if exchange.began => context.links.bind(link, place.anonymous()),
@@ -138,28 +55,42 @@ impl Stream {
         let content = Content::new(answer.content, &answer.coding, context.limits.frame_bytes);
         if is_wanted && content.is_undecodable() && answer.framing != Framing::Length(0) {
             context.counters.undecodable += 1;
-            self.say_uninspected(Uninspected::Coding, exchange.link, context);
+            connection.say_uninspected(Uninspected::Coding, exchange.link, context);
         }
-        if let Some(link) = exchange.link.or_else(|| self.link_of_get(&exchange, context)) {
-            context.links.touch(link, self.id, time, &mut self.links, context.limits.idle);
+        if let Some(link) = exchange.link.or_else(|| connection.link_of_get(&exchange, context)) {
+            connection.touch(link, time, context);
         }
         self.answering = Some((exchange, is_wanted.then_some(content)));
     }
 
-    fn answer_body(&mut self, piece: &[u8], time: Timestamp, context: &mut Context<'_>) {
+    /// A piece of its body.
+    pub(crate) fn answer_body(
+        &mut self,
+        piece: &[u8],
+        time: Timestamp,
+        connection: &mut Connection,
+        context: &mut Context<'_>,
+    ) {
         let Some((mut exchange, content)) = self.answering.take() else { return };
         let content = content.map(|mut content| {
-            content.push(piece, time, &mut |piece| self.answer_piece(piece, &mut exchange, time, context));
-            self.unread += if content.is_undecodable() { piece.len() as u64 } else { 0 };
+            content
+                .push(piece, time, &mut |piece| connection.answer_piece(piece, &mut exchange, time, context));
+            connection.unread += if content.is_undecodable() { piece.len() as u64 } else { 0 };
             content
         });
         self.answering = Some((exchange, content));
     }
 
-    fn answer_ends(&mut self, time: Timestamp, context: &mut Context<'_>) {
+    /// Its body is whole, or there is none.
+    pub(crate) fn answer_ends(
+        &mut self,
+        time: Timestamp,
+        connection: &mut Connection,
+        context: &mut Context<'_>,
+    ) {
         let Some((mut exchange, content)) = self.answering.take() else { return };
         if let Some(mut content) = content {
-            content.end(&mut |piece| self.answer_piece(piece, &mut exchange, time, context));
+            content.end(&mut |piece| connection.answer_piece(piece, &mut exchange, time, context));
         }
         let session = exchange.names.session.and_then(|name| context.links.find(name));
         if let Some(link) = exchange.link
@@ -168,7 +99,7 @@ impl Stream {
             && context.links.is_wanted(link)
         {
             let (status, id) = (exchange.status, exchange.id.as_deref());
-            (context.sink)(HttpOutput::Refused { link, stream: self.id, time, status, id });
+            (context.sink)(HttpOutput::Refused { link, stream: connection.id, time, status, id });
         }
         let ends = match exchange.method {
             Method::Delete if exchange.is_success() => session,
@@ -181,26 +112,10 @@ impl Stream {
             context.close(link, time);
         }
     }
+}
 
-    /// The stream ended: so does an answer without a length, and the session of the older transport.
-    pub(super) fn end_answers(&mut self, time: Timestamp, context: &mut Context<'_>) {
-        if self.answers.finish() {
-            self.answer_ends(time, context);
-        }
-        let is_unfinished = |content: &Option<Content>| content.as_ref().is_some_and(Content::is_unfinished);
-        context.counters.unfinished += u64::from(is_unfinished(&self.asking));
-        if let Some((mut exchange, mut content)) = self.answering.take() {
-            context.counters.unfinished += u64::from(is_unfinished(&content));
-            if let Some(content) = &mut content {
-                content.end_events(&mut |piece| self.answer_piece(piece, &mut exchange, time, context));
-            }
-            if let Some(link) = exchange.link.filter(|_| exchange.is_sse) {
-                context.close(link, time);
-            }
-        }
-    }
-
-    fn answer_piece(
+impl Connection {
+    pub(super) fn answer_piece(
         &mut self,
         piece: Piece<'_>,
         exchange: &mut Exchange,
@@ -267,7 +182,7 @@ impl Stream {
                 (exchange.link, exchange.is_sse, self.is_mcp) = (link, true, true);
                 match link {
                     Some(link) => {
-                        context.links.touch(link, self.id, event.time, &mut self.links, context.limits.idle);
+                        self.touch(link, event.time, context);
                     }
                     None => self.full(context),
                 }
@@ -292,7 +207,8 @@ impl Stream {
         if exchange.link.is_none() || event.doubt.is_some() {
             let gist = Gist::of(data);
             if event.doubt.is_some() && !gist.is_message {
-                return self.skipped(DIRECTION, data.len() as u64, event.doubt, event.time, context);
+                let bytes = data.len() as u64;
+                return self.skipped((None, DIRECTION), bytes, event.doubt, event.time, context);
             }
             if !gist.is_versioned && !exchange.shows_mcp && exchange.link.is_none() {
                 return self.strange(context);
@@ -327,6 +243,9 @@ impl Stream {
     fn link_of_get(&self, exchange: &Exchange, context: &Context<'_>) -> Option<ConnectionId> {
         if !exchange.paired {
             return context.links.only(self.peers.client, self.peers.server);
+        }
+        if exchange.is_partial && exchange.names.session.is_none() && exchange.accepts_events {
+            return self.likely_link(context);
         }
         let is_stream = exchange.method == Method::Get && exchange.accepts_events;
         let name = exchange.names.session.unwrap_or(exchange.names.anonymous);

@@ -1,0 +1,6 @@
+//! `mcpwarden_fuzz::intent` under libFuzzer.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| mcpwarden_fuzz::intent::run(input));
