@@ -23,8 +23,11 @@ pub const NEUTRAL_BYTE: u8 = 0x7F;
 /// What the agent says where the kernel has no gate.
 const NO_GATE: &str = "reported and not stopped";
 
-/// Both kinds of channels.
+/// Both kinds of channels over stdio.
 pub const WIRINGS: [Wiring; 2] = [Wiring::Pipes, Wiring::Sockets];
+
+/// Those of servers with an address.
+pub const ADDRESSED: [Wiring; 3] = [Wiring::Tcp, Wiring::Named, Wiring::Abstract];
 
 /// A server that an agent judges the calls to.
 pub struct Gated {

@@ -22,6 +22,7 @@
 //!
 //! The tests themselves are in `tests/`; `cargo xtask test` sets up what they need and runs them as root.
 
+pub mod addressed;
 pub mod agent;
 pub mod cgroup;
 pub mod client_process;

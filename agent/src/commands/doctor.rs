@@ -179,13 +179,24 @@ fn gate_row(gate: Result<Vec<(String, Option<String>)>, String>) -> Row {
         Ok(places) => match silent(&places) {
             Some(problem) => (Verdict::Off, problem),
             None => {
+                let way = requirements::gate_way();
+                let [neutralize, deny] = requirements::ways_of(Some(way));
                 let blunt = if requirements::may_write_memory() { "" } else { BLUNT };
-                let detail = format!("stops calls that the policy denies, with `enforcement.stdio`{blunt}");
+                let skipped =
+                    if way == Way::ModifyReturn && requirements::preempts_itself() { SKIPPED } else { "" };
+                let detail = format!(
+                    "stops calls that the policy denies, with `enforcement.stdio` (neutralize: {neutralize}, deny: \
+                     {deny}){blunt}{skipped}"
+                );
                 (Verdict::Works, detail)
             }
         },
         Err(reason) => {
-            (Verdict::Off, format!("{reason}: calls that the policy denies are reported and not stopped"))
+            let [neutralize, deny] = requirements::ways_of(None);
+            let detail = format!(
+                "{reason}: calls that the policy denies are reported and not stopped (neutralize: {neutralize}, deny: {deny})"
+            );
+            (Verdict::Off, detail)
         }
     };
     Row { name: "gate".into(), verdict, detail }
@@ -213,6 +224,9 @@ const PREEMPTED: &str = "; this kernel preempts itself (preempt=full), where suc
 /// Where the memory of processes may not be written.
 const BLUNT: &str =
     "; they are refused, not neutralized: that takes CAP_SYS_ADMIN and a kernel that is not locked down";
+/// Where the kernel leaves out programs of one of the gate's ways.
+const SKIPPED: &str =
+    "; this kernel preempts itself (preempt=full), where it skips such programs at times (missed_write)";
 const IO_URING: &str = "io_uring_complete";
 const SYS_EXIT: &str = "tp_btf/sys_exit";
 

@@ -5,7 +5,7 @@ use mcpwarden_policy::{event::ServerType, lint::unenforceable};
 
 use super::Agent;
 use crate::{
-    control::{ConfigStatus, SinkStatus, Status, StoreStatus},
+    control::{ConfigStatus, GateStatus, SinkStatus, Status, StoreStatus},
     output::word,
 };
 
@@ -29,6 +29,11 @@ impl Agent {
                 usable: self.reload.succeeded(),
                 stdio: word(&config.enforcement.stdio),
                 network: word(&config.enforcement.network),
+            },
+            gate: {
+                let way = self.gate.is_usable().then(|| self.kernel.gate_way()).flatten();
+                let [neutralize, deny] = requirements::ways_of(way).map(str::to_owned);
+                GateStatus { neutralize, deny }
             },
             not_enforced: unenforceable(&self.gate.enforced(config))
                 .iter()
