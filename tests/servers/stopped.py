@@ -28,10 +28,16 @@ def serve(connection):
         message = json.loads(line)
         if "id" not in message:
             continue
-        said = answer(message) if message["method"] != "tools/list" else {"id": message["id"], "result": {"tools": TOOLS}}
-        if message["method"] == "tools/call" and message["params"]["name"] not in ("echo", "add"):
-            said = {"id": message["id"], "error": {"code": -32602, "message": "unknown tool: " + message["params"]["name"]}}
-        connection.sendall(json.dumps({"jsonrpc": "2.0", **said}).encode() + b"\n")
+        said = {"jsonrpc": "2.0", "id": message["id"]}
+        if message["method"] == "initialize":
+            said = answer(message)
+        elif message["method"] == "tools/list":
+            said["result"] = {"tools": TOOLS}
+        elif (name := message["params"]["name"]) in ("echo", "add"):
+            said["result"] = {"content": [{"type": "text", "text": name}]}
+        else:
+            said["error"] = {"code": -32602, "message": "unknown tool: " + name}
+        connection.sendall(json.dumps(said).encode() + b"\n")
 
 
 def encoded(part):

@@ -46,6 +46,8 @@ pub enum Fault {
 
 /// Where in a request: [`HttpRequests::state`].
 mod state {
+    // From `LENGTH` on they are behind the head.
+
     /// Before its first byte.
     pub const START: u8 = 0;
     /// At the line feed of an empty line before it.
@@ -81,8 +83,9 @@ mod state {
     pub const FAULTY: u8 = 22;
 }
 use state::{
-    DATA, DATA_END, DATA_RETURN, DIGITS, EMPTY, EXTENSION, FAULTY, HEAD_END, LENGTH, LINE, LINE_END, METHOD, NAME,
-    SIZE, SIZE_END, START, TARGET, TRAILER, TRAILER_LINE, TRAILER_LINE_END, TRAILERS_END, VALUE, VERSION,
+    DATA, DATA_END, DATA_RETURN, DIGITS, EMPTY, EXTENSION, FAULTY, HEAD_END, LENGTH, LINE, LINE_END, METHOD,
+    NAME, SIZE, SIZE_END, START, TARGET, TRAILER, TRAILER_LINE, TRAILER_LINE_END, TRAILERS_END, VALUE,
+    VERSION,
 };
 
 /// The head gives a length.
@@ -120,9 +123,17 @@ impl HttpRequests {
     /// Reads the next byte: what it is, as a combination of [`BODY`], [`CODED`], [`END`], [`NAMES`] and [`FAULT`]; 0 for one of a head.
     #[inline(always)]
     pub fn step(&mut self, byte: u8) -> u8 {
+        if self.flags & EXPECTS != 0 && self.state >= LENGTH {
+            // A client that is refused leave may send its next request, or the body all the same (RFC 9110, section 10.1.1). JSON does
+            // not begin with a letter; a request does.
+            if byte.is_ascii_uppercase() {
+                return self.fails(Fault::Ambiguous);
+            }
+            self.flags &= !EXPECTS;
+        }
         match self.state {
-            LENGTH => return self.body(byte, START),
-            DATA => return self.body(byte, DATA_RETURN),
+            LENGTH => return self.body(START),
+            DATA => return self.body(DATA_RETURN),
             FAULTY => return FAULT,
             _ => {}
         }
@@ -201,15 +212,7 @@ impl HttpRequests {
 
     /// A byte of a body, behind the last of which comes `next`.
     #[inline(always)]
-    fn body(&mut self, byte: u8, next: u8) -> u8 {
-        if self.flags & EXPECTS != 0 {
-            // A client that is refused leave may send its next request, or the body all the same (RFC 9110, section 10.1.1). JSON does
-            // not begin with a letter; a request does.
-            if byte.is_ascii_uppercase() {
-                return self.fails(Fault::Ambiguous);
-            }
-            self.flags &= !EXPECTS;
-        }
+    fn body(&mut self, next: u8) -> u8 {
         let is = if self.flags & IS_CODED == 0 { BODY } else { CODED };
         self.left = self.left.saturating_sub(1);
         if self.left != 0 {
@@ -252,9 +255,10 @@ impl HttpRequests {
     /// A byte of the version: `HTTP/1.0` or `HTTP/1.1`, and a carriage return.
     #[inline(always)]
     fn version(&mut self, byte: u8) -> u8 {
-        const VERSION_TEXT: &[u8; 7] = b"HTTP/1.";
+        /// The last letter is one of two.
+        const EXPECTED: &[u8; 8] = b"HTTP/1.?";
         let is_right = match self.at {
-            at @ 0..=6 => VERSION_TEXT[at as usize & 7 % VERSION_TEXT.len()] == byte,
+            at @ 0..=6 => EXPECTED[at as usize & 7] == byte,
             7 => {
                 self.flags |= if byte == b'0' { IS_OLD } else { 0 };
                 byte == b'0' || byte == b'1'
