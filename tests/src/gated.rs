@@ -191,11 +191,16 @@ pub fn was_not_neutralized(event: &Value) -> bool {
 /// # Errors
 /// It does not do it in time.
 pub fn tell(agent: &Agent, args: &[&str]) -> Result<CommandOutput> {
-    let mut done = None;
-    wait_until(args[0], || {
-        done = agent.tell(args).ok().filter(|said| said.code == Some(0));
+    let (mut done, mut last) = (None, String::new());
+    let waited = wait_until(args[0], || {
+        match agent.tell(args) {
+            Ok(said) if said.code == Some(0) => done = Some(said),
+            Ok(said) => last = said.stderr,
+            Err(error) => last = format!("{error:#}"),
+        }
         done.is_some()
-    })?;
+    });
+    waited.with_context(|| last)?;
     done.context("what it said")
 }
 
