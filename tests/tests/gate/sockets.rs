@@ -10,6 +10,7 @@ use mcpwarden_tests::command::configured;
 use mcpwarden_tests::gated::{ADDRESSED, Gated, add, agent, agent_of, is_through, tell};
 use mcpwarden_tests::peer::echo;
 use mcpwarden_tests::places;
+use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
 
 const NEUTRALIZE: &str = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [ad*] }";
@@ -209,7 +210,7 @@ fn gate_switched_on_within_a_message_waits_for_its_end() -> Result<()> {
     let off = NEUTRALIZE.replace("neutralize", "observe");
     let (_directory, path) = configured(&off)?;
     let test = "gate_switched_on_within_a_message_waits_for_its_end";
-    for wiring in ADDRESSED {
+    for wiring in [Wiring::Tcp, Wiring::Abstract] {
         fs::write(&path, &off)?;
         let Some(agent) = agent_of(test, &path)? else { return Ok(()) };
         let mut session = Gated::start(&agent, wiring, &[])?;

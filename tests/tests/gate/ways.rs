@@ -70,8 +70,18 @@ fn what_becomes(
                 let decided = session.decided(agent);
                 let actions: Vec<&str> =
                     decided.iter().skip(before).map(|(action, _)| action.as_str()).collect();
+                let codes = decided.iter().skip(before).map(|(_, code)| code.as_str());
                 return match actions.as_slice() {
                     ["unseen"] => Ok(Fate::Unseen),
+                    // Each message but the first; and that follows others that nobody read.
+                    ["passed", rest @ ..] if method == WriteMethod::SendmmsgNamed => {
+                        let is_said = rest.len() > 1 && rest.iter().all(|action| *action == "unseen");
+                        let codes: Vec<&str> = codes.collect();
+                        let expected = codes[0] == "after_unread"
+                            && codes[1..].iter().all(|code| *code == "missed_write");
+                        ensure!(is_said && expected, "{actions:?} {codes:?} was said");
+                        Ok(Fate::Unseen)
+                    }
                     // What is captured of it has no bytes, too, where they lay in registered memory.
                     ["passed"] | ["passed", "unseen"] => Ok(Fate::Passed),
                     other => bail!("{other:?} was said"),
