@@ -104,7 +104,8 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
     };
     if payload.cause != 0 {
         if direction == CLIENT_TO_SERVER {
-            gate::unseen(walk.id, offset, bytes, (tgid, walk.uid), GATE_BECAUSE_UNSEEN);
+            let by = (tgid as u64) << 32 | walk.uid as u64;
+            gate::unseen(walk.id, offset, bytes, by, GATE_BECAUSE_UNSEEN.into());
         }
         walk.gap(bytes, payload.cause);
         return;

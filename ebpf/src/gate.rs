@@ -275,20 +275,26 @@ fn report(number: ConnectionId, offset: u64, by: (u32, u32), info: GateInfo) {
     entry.submit(0);
 }
 
-/// `bytes` of a connection went by the gate, to `offset` of the stream. `because`: how.
-#[inline(always)]
-pub fn unseen(number: ConnectionId, offset: u64, bytes: u64, by: (u32, u32), because: u8) {
+/// `bytes` of a connection went by the gate, to `offset` of the stream. `by`: see [`Write::by`], the process in the upper half;
+/// `because`: how.
+///
+/// The verifier goes through it once, by itself: see [`crate::exec::report`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn unseen(number: ConnectionId, offset: u64, bytes: u64, by: u64, because: u32) -> i32 {
     // Nothing is known of a channel that was never judged.
-    let Some(gated) = GATED.get_ptr_mut(number) else { return };
-    let Some(settings) = SETTINGS.get_ptr(0) else { return };
+    let Some(gated) = GATED.get_ptr_mut(number) else { return 0 };
+    let Some(settings) = SETTINGS.get_ptr(0) else { return 0 };
     // SAFETY: live map values.
     unsafe {
         if (*settings).mode == GATE_OFF {
-            return;
+            return 0;
         }
         (*gated).lost = 1;
     }
-    report(number, offset, by, unread(bytes, GATE_UNSEEN, because));
+    let by = ((by >> 32) as u32, by as u32);
+    report(number, offset, by, unread(bytes, GATE_UNSEEN, because as u8));
+    0
 }
 
 /// What is said of bytes that no table was asked about.

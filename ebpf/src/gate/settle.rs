@@ -87,9 +87,8 @@ pub extern "C" fn missed(id: ConnectionId, number: ConnectionId, written: u64) -
     let Some(entry) = tables::positions(id) else { return 0 };
     // SAFETY: a live map value.
     let (offset, uid) = unsafe { ((*entry).streams[CLIENT_TO_SERVER as usize].offset, (*entry).uid) };
-    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    unseen(number, offset, written, (tgid, uid), GATE_BECAUSE_MISSED);
-    0
+    let by = bpf_get_current_pid_tgid() & !(u32::MAX as u64) | uid as u64;
+    unseen(number, offset, written, by, GATE_BECAUSE_MISSED.into())
 }
 
 /// So many bytes of a write that had lost its channel were written: what was read of them is gone, and all that counts is whether

@@ -130,7 +130,8 @@ fn by_every_method(agent: &Agent, wiring: Wiring) -> Result<()> {
 #[test]
 fn denied_call_over_addressed_sockets_is_stopped_by_every_write_method() -> Result<()> {
     let test = "denied_call_over_addressed_sockets_is_stopped_by_every_write_method";
-    let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }";
+    // Each is another server of the session.
+    let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }\ncross_server: { enabled: false }";
     let Some(agent) = agent(test, config)? else { return Ok(()) };
     for wiring in [Wiring::Tcp, Wiring::Named] {
         by_every_method(&agent, wiring)?;
