@@ -41,7 +41,8 @@ pub fn returned(
     let (owner, displaced) = unsafe { ((*gated).owner.get(), (*gated).displaced) };
     let is_late = owner == 0 && displaced == me;
     if owner as u32 != me && !is_late {
-        if result > 0 {
+        // One that has lost its channel was judged.
+        if result > 0 && displaced != me {
             missed(id, number, result as u64);
         }
         return;
