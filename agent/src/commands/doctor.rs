@@ -172,30 +172,28 @@ fn hooks() -> Vec<Row> {
 
 /// Whether calls can be stopped.
 fn gate_row(gate: Result<Vec<(String, Option<String>)>, String>) -> Row {
-    let silent = |places: &[(String, Option<String>)]| {
-        places.iter().find_map(|(place, problem)| Some(format!("{place}: {}", problem.as_ref()?)))
+    let silent = |places: Vec<(String, Option<String>)>| {
+        places.into_iter().find_map(|(place, problem)| Some(format!("{place}: {}", problem?)))
     };
-    let (verdict, detail) = match gate {
-        Ok(places) => match silent(&places) {
-            Some(problem) => (Verdict::Off, problem),
-            None => {
-                let way = requirements::gate_way();
-                let [neutralize, deny] = requirements::ways_of(Some(way));
-                let blunt = if requirements::may_write_memory() { "" } else { BLUNT };
-                let skipped =
-                    if way == Way::ModifyReturn && requirements::preempts_itself() { SKIPPED } else { "" };
-                let detail = format!(
-                    "stops calls that the policy denies, with `enforcement.stdio` (neutralize: {neutralize}, deny: \
-                     {deny}){blunt}{skipped}"
-                );
-                (Verdict::Works, detail)
-            }
-        },
-        Err(reason) => {
-            let [neutralize, deny] = requirements::ways_of(None);
+    let way = gate.and_then(|places| match silent(places) {
+        Some(problem) => Err(problem),
+        None => Ok(requirements::gate_way()),
+    });
+    let [neutralize, deny] = requirements::ways_of(way.as_ref().ok().copied());
+    let ways = format!("(neutralize: {neutralize}, deny: {deny})");
+    let (verdict, detail) = match way {
+        Ok(way) => {
+            let blunt = if requirements::may_write_memory() { "" } else { BLUNT };
+            let is_skipped = way == Way::ModifyReturn && requirements::preempts_itself();
+            let skipped = if is_skipped { SKIPPED } else { "" };
             let detail = format!(
-                "{reason}: calls that the policy denies are reported and not stopped (neutralize: {neutralize}, deny: {deny})"
+                "stops calls that the policy denies, with `enforcement.stdio` {ways}{blunt}{skipped}"
             );
+            (Verdict::Works, detail)
+        }
+        Err(reason) => {
+            let detail =
+                format!("{reason}: calls that the policy denies are reported and not stopped {ways}");
             (Verdict::Off, detail)
         }
     };
