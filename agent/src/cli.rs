@@ -144,8 +144,9 @@ pub enum Command {
     ///
     /// TARGET is an address (192.0.2.1), a network (10.0.0.0/8) or a host name, each with an optional port after a colon,
     /// or the id of a declared server. The agent follows the addresses of names, and closes open connections to the target.
-    /// For servers over stdio, TARGET selects the calls to block, on kernels that have a gate (`mcpwarden doctor`): all calls to
-    /// a server (server=ID, or the id of a declared server), or all calls of a session (session=ID).
+    /// For servers over stdio, or in lines over a socket, TARGET selects the calls to block, on kernels that have a gate
+    /// (`mcpwarden doctor`): all calls to a server (server=ID, or the id of a declared server), or all calls of a session
+    /// (session=ID).
     /// A block ends after --for, with `mcpwarden unblock`, or when the agent ends. A second block of the same target replaces
     /// the first.
     ///

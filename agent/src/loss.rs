@@ -8,7 +8,10 @@ use mcpwarden_policy::event::AgentLoss;
 
 /// Counter, and what it means when it grows.
 pub const WATCHED: &[(&str, &str)] = &[
-    ("kernel_missed_runs", "the kernel skipped programs that were already running: traffic may be missing"),
+    (
+        "kernel_missed_runs",
+        "the kernel skipped programs that were already running: traffic may be missing, or not judged",
+    ),
     (
         "kernel_ring_full_facts",
         "starts or ends of processes were lost: the ring is too small (capture.ring_bytes)",

@@ -5,8 +5,9 @@
 //! captured or not, so what is missing shows as a hole of its exact size.
 
 use mcpwarden_abi::{
-    CLIENT_TO_SERVER, Channel, ConnectionId, Counter, RECORD_DATA, SERVER_TO_CLIENT, SOCKET, STATE_CANDIDATE,
-    STATE_CONFIRMED, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, SUSPECT_BYTES, UNASKED_BYTES,
+    CLIENT_TO_SERVER, Channel, ConnectionId, Counter, GATE_BECAUSE_UNSEEN, RECORD_DATA, SERVER_TO_CLIENT,
+    SOCKET, STATE_CANDIDATE, STATE_CONFIRMED, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, SUSPECT_BYTES,
+    UNASKED_BYTES,
 };
 
 use crate::{
@@ -103,7 +104,8 @@ fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payl
     };
     if payload.cause != 0 {
         if direction == CLIENT_TO_SERVER {
-            gate::unseen(id, offset, bytes, (tgid, walk.uid));
+            let by = (tgid as u64) << 32 | walk.uid as u64;
+            gate::unseen(walk.id, offset, bytes, by, GATE_BECAUSE_UNSEEN.into());
         }
         walk.gap(bytes, payload.cause);
         return;

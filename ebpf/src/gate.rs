@@ -16,9 +16,9 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, generated::bpf_loop};
 use core::ffi::c_void;
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, Channel, ConnectionId, Counter, GATE_BECAUSE_CHANGED, GATE_BECAUSE_FORGOTTEN,
-    GATE_BECAUSE_LOST, GATE_BECAUSE_RACE, GATE_BECAUSE_UNKNOWN, GATE_BECAUSE_UNSEEN, GATE_NEUTRALIZED,
-    GATE_NOBODY, GATE_NOT_NEUTRALIZABLE, GATE_OFF, GATE_PASSED, GATE_REFUSED, GATE_UNSEEN, GATE_WINDOW_MOST,
-    GateInfo, GateSettings, Positions, RECORD_GATE, RecordHeader, SOCKET,
+    GATE_BECAUSE_LOST, GATE_BECAUSE_RACE, GATE_BECAUSE_UNKNOWN, GATE_NEUTRALIZED, GATE_NOBODY,
+    GATE_NOT_NEUTRALIZABLE, GATE_OFF, GATE_PASSED, GATE_REFUSED, GATE_UNSEEN, GATE_WINDOW_MOST, GateInfo,
+    GateSettings, Positions, RECORD_GATE, RecordHeader,
 };
 use mcpwarden_gate::View;
 use memory::{NOT_OVERWRITTEN, overwrite};
@@ -39,13 +39,12 @@ use crate::{
 /// `linux/errno.h`
 const EPERM: i32 = 1;
 
-/// A file is about to be written to: the number that the kernel is to answer, 0 for "it may be". Of pipes alone: sockets
-/// have a hook of their own.
+/// A channel is about to be written to: the number that the kernel is to answer, 0 for "it may be".
 #[inline(always)]
 pub fn evaluate(channel: *const Channel, bytes: Coming) -> i32 {
     // SAFETY: a live map value.
     let id = unsafe { (*channel).write_capture };
-    if id == 0 || id & SOCKET != 0 {
+    if id == 0 {
         return 0;
     }
     let Some(settings) = SETTINGS.get_ptr(0) else { return 0 };
@@ -55,7 +54,8 @@ pub fn evaluate(channel: *const Channel, bytes: Coming) -> i32 {
         return 0;
     }
     let half = settings.half & 1;
-    let Some(member) = MEMBERS.get_ptr(id) else { return 0 };
+    let Some(number) = tables::number(id) else { return 0 };
+    let Some(member) = MEMBERS.get_ptr(number) else { return 0 };
     let (Some(head), Some(next)) = (HEADS.get_ptr(half), NEXT.get_ptr(half)) else { return 0 };
     // A table's number before what a member is in it: user space writes them in the other order, and where it has begun with another
     // table meanwhile, the number shows it below.
@@ -72,7 +72,7 @@ pub fn evaluate(channel: *const Channel, bytes: Coming) -> i32 {
     }
     let Some(entry) = tables::positions(id) else { return 0 };
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    let Some(gated) = gated(id) else { return no_room(entry, &settings, tgid) };
+    let Some(gated) = gated(number) else { return no_room(entry, &settings, tgid) };
     let write = Write { entry, gated, settings, tgid };
     // SAFETY: a live map value.
     let view = View { head: unsafe { &*head }, next: unsafe { &*next } };
@@ -275,21 +275,26 @@ fn report(number: ConnectionId, offset: u64, by: (u32, u32), info: GateInfo) {
     entry.submit(0);
 }
 
-/// `bytes` of a channel went by every hook of the gate, to `offset` of the stream.
-#[inline(always)]
-pub fn unseen(id: ConnectionId, offset: u64, bytes: u64, by: (u32, u32)) {
+/// `bytes` of a connection went by the gate, to `offset` of the stream. `by`: see [`Write::by`], the process in the upper half;
+/// `because`: how.
+///
+/// The verifier goes through it once, by itself: see [`crate::exec::report`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn unseen(number: ConnectionId, offset: u64, bytes: u64, by: u64, because: u32) -> i32 {
     // Nothing is known of a channel that was never judged.
-    let Some(gated) = GATED.get_ptr_mut(id) else { return };
-    let Some(settings) = SETTINGS.get_ptr(0) else { return };
+    let Some(gated) = GATED.get_ptr_mut(number) else { return 0 };
+    let Some(settings) = SETTINGS.get_ptr(0) else { return 0 };
     // SAFETY: live map values.
     unsafe {
         if (*settings).mode == GATE_OFF {
-            return;
+            return 0;
         }
         (*gated).lost = 1;
     }
-    // The number of a connection over stdio is its key.
-    report(id, offset, by, unread(bytes, GATE_UNSEEN, GATE_BECAUSE_UNSEEN));
+    let by = ((by >> 32) as u32, by as u32);
+    report(number, offset, by, unread(bytes, GATE_UNSEEN, because as u8));
+    0
 }
 
 /// What is said of bytes that no table was asked about.

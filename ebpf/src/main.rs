@@ -303,12 +303,20 @@ gate_at_pipe!(gate_pipe_write);
 gate_at_pipe!(gate_anon_pipe_write);
 gate_at_pipe!(gate_fifo_pipe_write);
 
-/// The same of Unix sockets. match-proto: as [`unix_stream_sendmsg`].
-#[fexit]
-pub fn gate_unix_stream_sendmsg(ctx: FExitContext) -> i32 {
-    trampoline::socket_settled(ctx.arg(0), ctx.arg(1), ctx.arg(3));
-    0
+/// The same of sockets. match-proto: as [`unix_stream_sendmsg`], [`inet_sendmsg`] and [`inet6_sendmsg`].
+macro_rules! gate_at_send {
+    ($name:ident) => {
+        #[fexit]
+        pub fn $name(ctx: FExitContext) -> i32 {
+            trampoline::socket_settled(ctx.arg(0), ctx.arg(1), ctx.arg(3));
+            0
+        }
+    };
 }
+
+gate_at_send!(gate_unix_stream_sendmsg);
+gate_at_send!(gate_inet_sendmsg);
+gate_at_send!(gate_inet6_sendmsg);
 
 /// match-proto: `bpf_iter__task_file { meta, task, u32 fd, file }`, 5.8 to 6.18.
 #[unsafe(no_mangle)]

@@ -54,7 +54,7 @@ pub fn register(task: Ptr, tgid: u32) -> Option<ConnectionId> {
             state: STATE_CANDIDATE,
             pid: tgid,
             uid: kernel::uid_of(task).unwrap_or(0),
-            zero: 0,
+            ended_line: 0,
             since_ns: now(),
             streams: [Stream { offset: 0, far: 0, refused: 0 }; 2],
         },

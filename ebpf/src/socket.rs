@@ -31,7 +31,7 @@ static FRESH: Socket = Socket {
         state: STATE_UNHEARD,
         pid: 0,
         uid: 0,
-        zero: 0,
+        ended_line: 0,
         since_ns: 0,
         streams: [Stream { offset: 0, far: 0, refused: 0 }; 2],
     },

@@ -243,6 +243,16 @@ pub fn positions(id: ConnectionId) -> Option<*mut Positions> {
     CONNECTIONS.get_ptr_mut(id).map(|connection| unsafe { &raw mut (*connection).positions })
 }
 
+/// The number of a connection, by which user space knows it; of one of sockets it is not its key.
+#[inline(always)]
+pub fn number(id: ConnectionId) -> Option<ConnectionId> {
+    if id & SOCKET == 0 {
+        return Some(id);
+    }
+    // SAFETY: a live map value.
+    socket(id).map(|socket| unsafe { (*socket).positions.number })
+}
+
 /// Whether user space knows this connection to be a server.
 #[inline(always)]
 pub fn confirmed(id: ConnectionId) -> bool {

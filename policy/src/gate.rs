@@ -38,7 +38,7 @@ use crate::guard::{CallBlock, Listing, Profile, StandingDenial, ToolFacts};
 use crate::terms::{GuardKind, Identity, ServerId, SessionId, Timestamp, ToolCategory, Trust};
 
 pub use compiler::GateCompiler;
-pub use read::{GateReader, GateSaid};
+pub use read::{GateHttpReader, GateReader, GateSaid, GateUnread};
 
 /// Most kinds of connections that a table tells apart.
 pub const MOST_SUBJECTS: usize = SUBJECTS - 1;

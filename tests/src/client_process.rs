@@ -25,9 +25,11 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{Shutdown, shutdown};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use crate::addressed;
 use crate::io_methods::WriteMethod;
 use crate::memory::{self, Memory};
 use crate::patience::{LIMIT, patience};
@@ -97,6 +99,9 @@ impl Program {
         }
         if let Some(directory) = self.directory {
             command.current_dir(directory);
+        }
+        if self.wiring.is_addressed() {
+            return addressed::start(self.wiring, &mut command);
         }
         self.wiring.channels()?.spawn(&mut command)
     }
@@ -233,7 +238,9 @@ pub fn serve(socket: &Path) -> Result<()> {
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let shared = Arc::clone(&threads);
-            thread::spawn(move || Thread { shared: &shared, input: None, server: None }.serve(stream));
+            thread::spawn(move || {
+                Thread { shared: &shared, input: None, server: None, is_addressed: false }.serve(stream)
+            });
         }
     });
     io::stdin().read_to_end(&mut Vec::new())?;
@@ -278,6 +285,8 @@ struct Thread<'a> {
     shared: &'a Arc<Shared>,
     input: Option<OwnedFd>,
     server: Option<(Child, std::fs::File)>,
+    /// Whether its input and output are one connection.
+    is_addressed: bool,
 }
 
 impl Thread<'_> {
@@ -308,6 +317,7 @@ impl Thread<'_> {
         let count = |count: usize| i64::try_from(count).map_err(io::Error::other);
         match request {
             Request::Start(program) => {
+                self.is_addressed = program.wiring.is_addressed();
                 let Wired { child, to_child, from_child } = program.start()?;
                 let pid = child.id();
                 let input = OwnedFd::from(to_child);
@@ -351,7 +361,10 @@ impl Thread<'_> {
                 count(length)
             }
             Request::Close => {
-                self.input = None;
+                if let Some(input) = self.input.take().filter(|_| self.is_addressed) {
+                    // What the server writes is read from the same socket.
+                    shutdown(input.as_raw_fd(), Shutdown::Write)?;
+                }
                 if let Some((child, _)) = &self.server {
                     self.shared.servers().remove(&child.id());
                 }

@@ -23,8 +23,11 @@ pub const NEUTRAL_BYTE: u8 = 0x7F;
 /// What the agent says where the kernel has no gate.
 const NO_GATE: &str = "reported and not stopped";
 
-/// Both kinds of channels.
+/// Both kinds of channels over stdio.
 pub const WIRINGS: [Wiring; 2] = [Wiring::Pipes, Wiring::Sockets];
+
+/// Those of servers with an address.
+pub const ADDRESSED: [Wiring; 3] = [Wiring::Tcp, Wiring::Named, Wiring::Abstract];
 
 /// A server that an agent judges the calls to.
 pub struct Gated {
@@ -188,11 +191,16 @@ pub fn was_not_neutralized(event: &Value) -> bool {
 /// # Errors
 /// It does not do it in time.
 pub fn tell(agent: &Agent, args: &[&str]) -> Result<CommandOutput> {
-    let mut done = None;
-    wait_until(args[0], || {
-        done = agent.tell(args).ok().filter(|said| said.code == Some(0));
+    let (mut done, mut last) = (None, String::new());
+    let waited = wait_until(args[0], || {
+        match agent.tell(args) {
+            Ok(said) if said.code == Some(0) => done = Some(said),
+            Ok(said) => last = said.stderr,
+            Err(error) => last = format!("{error:#}"),
+        }
         done.is_some()
-    })?;
+    });
+    waited.with_context(|| last)?;
     done.context("what it said")
 }
 

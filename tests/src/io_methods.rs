@@ -44,6 +44,10 @@ pub enum WriteMethod {
     Sendmsg,
     /// `sendmmsg(2)` with several messages.
     Sendmmsg,
+    /// The same, each with the address that the socket is connected to.
+    SendmmsgNamed,
+    /// `send(2)` with `MSG_ZEROCOPY`.
+    Zerocopy,
     /// `write(2)` from another thread.
     Thread,
     /// `write(2)` from a forked child.
@@ -93,6 +97,8 @@ impl WriteMethod {
             Self::Sendto => write::sendto(fd, data),
             Self::Sendmsg => vectors::sendmsg(fd, data),
             Self::Sendmmsg => vectors::sendmmsg(fd, data),
+            Self::SendmmsgNamed => vectors::sendmmsg_named(fd, data),
+            Self::Zerocopy => write::zerocopy(fd, data),
             Self::Thread => write::thread(fd, data),
             Self::Fork => write::fork(fd, data),
             Self::Dup => write::dup(fd, data),
@@ -120,9 +126,10 @@ impl WriteMethod {
         use crate::wiring::Wiring;
         match self {
             Self::Send | Self::Sendto | Self::Sendmsg | Self::Sendmmsg | Self::UringSend => {
-                wiring == Wiring::Sockets
+                wiring != Wiring::Pipes
             }
             Self::Vmsplice | Self::Tee | Self::Reopen => wiring == Wiring::Pipes,
+            Self::SendmmsgNamed | Self::Zerocopy => wiring == Wiring::Tcp,
             _ => true,
         }
     }
@@ -197,7 +204,7 @@ impl ReadMethod {
             | Self::Recvmmsg
             | Self::Peek
             | Self::UringRecv
-            | Self::UringRecvMultishot => wiring == crate::wiring::Wiring::Sockets,
+            | Self::UringRecvMultishot => wiring != crate::wiring::Wiring::Pipes,
             _ => true,
         }
     }

@@ -17,11 +17,12 @@
 //! - [`http_server::HttpServer`] is an MCP server over HTTP, well-behaved or not. [`web`] is HTTP by hand: bodies in every
 //!   form, written and read in pieces, and a server that answers as each request asks.
 //! - [`patience`] says how long is too long.
-//! - [`mini_server`], [`wiring`], [`framing`], [`script`] and [`io_methods`] are what our own small programs in `src/bin`
+//! - [`mini_server`], [`wiring`], [`addressed`], [`framing`], [`script`] and [`io_methods`] are what our own small programs in `src/bin`
 //!   are built from: servers, a client, a relay and a sender that writes in every way there is.
 //!
 //! The tests themselves are in `tests/`; `cargo xtask test` sets up what they need and runs them as root.
 
+pub mod addressed;
 pub mod agent;
 pub mod cgroup;
 pub mod client_process;

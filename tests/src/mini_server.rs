@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::addressed;
 use crate::framing::Framing;
 
 /// The revision of the MCP specification that is spoken.
@@ -46,6 +47,9 @@ pub struct ServerOptions {
     /// Write what comes in to FILE, a line for each message
     #[arg(long, value_name = "FILE")]
     pub heard: Option<PathBuf>,
+    /// Listen on the socket that standard input is, and serve one connection
+    #[arg(long)]
+    pub accept: bool,
 }
 
 /// One tool: its definition, and what it answers to its arguments (text, or an error text).
@@ -123,11 +127,16 @@ impl MiniServer {
         self
     }
 
-    /// Answers what comes in on standard input until it ends.
+    /// Answers what comes in on standard input, or over the connection that is accepted there, until it ends.
     ///
     /// # Errors
     /// Standard input or output failed.
     pub fn serve(&self) -> Result<()> {
+        if self.options.accept {
+            let mut connection = addressed::accept().context("--accept")?;
+            let mut input = BufReader::new(connection.try_clone().context("--accept")?);
+            return self.answer_all(&mut input, |message| connection.write_all(message));
+        }
         self.serve_with(|message| {
             let mut stdout = io::stdout().lock();
             stdout.write_all(message)?;
@@ -139,16 +148,23 @@ impl MiniServer {
     ///
     /// # Errors
     /// Standard input or `send` failed.
-    pub fn serve_with(&self, mut send: impl FnMut(&[u8]) -> io::Result<()>) -> Result<()> {
+    pub fn serve_with(&self, send: impl FnMut(&[u8]) -> io::Result<()>) -> Result<()> {
+        self.answer_all(&mut io::stdin().lock(), send)
+    }
+
+    fn answer_all(
+        &self,
+        input: &mut impl BufRead,
+        mut send: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<()> {
         if let Some(name) = &self.options.rename {
             let name = std::ffi::CString::new(name.as_str()).context("--rename: a name without NUL bytes")?;
             nix::sys::prctl::set_name(&name).context("cannot change the name of the process")?;
         }
         let framing = Framing::content_length(self.options.content_length);
-        let mut stdin = io::stdin().lock();
         let mut junk = self.options.junk;
         let mut heard = self.options.heard.as_ref().map(File::create).transpose().context("--heard")?;
-        while let Some(message) = framing.read(&mut stdin).context("cannot read standard input")? {
+        while let Some(message) = framing.read(input).context("cannot read standard input")? {
             if let Some(heard) = &mut heard {
                 heard.write_all(&[&message[..], b"\n"].concat()).context("--heard")?;
             }

@@ -17,6 +17,12 @@ pub enum Wiring {
     Pipes,
     /// Two Unix stream socket pairs (Node).
     Sockets,
+    /// TCP within this host.
+    Tcp,
+    /// A Unix stream socket with a path.
+    Named,
+    /// A Unix stream socket with an abstract name.
+    Abstract,
 }
 
 /// The channels between this process and a child, made before there is a child: what is written by then is the
@@ -32,10 +38,15 @@ pub struct Channels {
 }
 
 impl Wiring {
-    /// Makes the channels.
+    /// Whether the server has an address, to which the client connects: see [`crate::addressed`].
+    pub fn is_addressed(self) -> bool {
+        matches!(self, Self::Tcp | Self::Named | Self::Abstract)
+    }
+
+    /// Makes the channels, of those without an address.
     ///
     /// # Errors
-    /// No descriptors are left.
+    /// No descriptors are left, or there is an address.
     pub fn channels(self) -> io::Result<Channels> {
         match self {
             Self::Pipes => {
@@ -58,6 +69,7 @@ impl Wiring {
                     child_stdout: child_stdout.into(),
                 })
             }
+            Self::Tcp | Self::Named | Self::Abstract => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 }

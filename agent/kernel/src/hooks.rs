@@ -156,7 +156,11 @@ impl Way {
 /// The gate: what asks whether something may be written, and what tells when it was; or which function this kernel does
 /// not have.
 pub fn gate(btf: &Btf, way: Way) -> Result<Vec<Hook>, String> {
-    const SOCKETS: (&str, &str) = ("gate_unix_stream_sendmsg", "unix_stream_sendmsg");
+    const SOCKETS: [(&str, &str); 3] = [
+        ("gate_unix_stream_sendmsg", "unix_stream_sendmsg"),
+        ("gate_inet_sendmsg", "inet_sendmsg"),
+        ("gate_inet6_sendmsg", "inet6_sendmsg"),
+    ];
     // As in `PIPES`.
     const PIPES: [&[(&str, &str)]; 2] = [
         &[("gate_anon_pipe_write", "anon_pipe_write"), ("gate_fifo_pipe_write", "fifo_pipe_write")],
@@ -164,17 +168,18 @@ pub fn gate(btf: &Btf, way: Way) -> Result<Vec<Hook>, String> {
     ];
     let has = |function: &str| !btf.functions(&[function]).is_empty();
     let pipes = PIPES.into_iter().find(|pairs| pairs.iter().all(|(_, function)| has(function)));
-    let (Some(pipes), true) = (pipes, has(SOCKETS.1)) else {
-        return Err(
-            "this kernel has no function pipe_write, anon_pipe_write or unix_stream_sendmsg".to_owned()
-        );
+    let Some(pipes) = pipes else {
+        return Err("this kernel has no function pipe_write or anon_pipe_write".to_owned());
     };
+    if let Some((_, function)) = SOCKETS.iter().find(|(_, function)| !has(function)) {
+        return Err(format!("this kernel has no function {function}"));
+    }
     if let (Way::ModifyReturn, Some((_, function))) =
         (way, OFFERED.iter().find(|(_, function)| !has(function)))
     {
         return Err(format!("this kernel has no function {function}"));
     }
-    let exits = pipes.iter().copied().chain([SOCKETS]);
+    let exits = pipes.iter().copied().chain(SOCKETS);
     let mut hooks: Vec<Hook> = exits.map(|(program, function)| Hook::Exit { program, function }).collect();
     hooks.extend(way.hooks());
     Ok(hooks)

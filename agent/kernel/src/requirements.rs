@@ -90,6 +90,18 @@ pub fn gate_way() -> Way {
     way_of(security_modules().as_deref())
 }
 
+/// The names of the ways in which calls are neutralized and denied here, where the gate can be asked in this `way`: `none` where
+/// that cannot be.
+pub fn ways_of(way: Option<Way>) -> [&'static str; 2] {
+    ways(way, may_write_memory())
+}
+
+fn ways(way: Option<Way>, may_write: bool) -> [&'static str; 2] {
+    const NONE: &str = "none";
+    let deny = way.map_or(NONE, Way::name);
+    [if may_write { deny } else { NONE }, deny]
+}
+
 fn way_of(modules: Option<&str>) -> Way {
     if modules.is_some_and(has_programs) { Way::Lsm } else { Way::ModifyReturn }
 }
@@ -203,6 +215,18 @@ mod tests {
         for (name, state, version, command_line, config, expected) in cases {
             let found = preempts(state, version, command_line, || config.to_owned());
             assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn ways_to_neutralize_and_to_deny_differ_under_lockdown() {
+        for (way, may_write, expected) in [
+            (Some(Way::Lsm), true, ["lsm", "lsm"]),
+            (Some(Way::ModifyReturn), true, ["fmod_ret", "fmod_ret"]),
+            (Some(Way::ModifyReturn), false, ["none", "fmod_ret"]),
+            (None, true, ["none", "none"]),
+        ] {
+            assert_eq!(ways(way, may_write), expected, "{way:?} {may_write}");
         }
     }
 

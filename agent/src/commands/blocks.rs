@@ -60,7 +60,7 @@ pub fn request(socket: &Path, new: &NewBlock) -> Result<BlockView> {
 pub fn idle(block: &BlockView) -> Option<String> {
     let target = escaped(&block.target);
     match block.connections {
-        Some(0) => Some(format!("{target} has no connection over stdio now: it counts for those to come")),
+        Some(0) => Some(format!("{target} has no connection now: it counts for those to come")),
         None if block.addresses.is_empty() => Some(format!(
             "no address of {target} is known: nothing is denied until it has one; it is asked for again and again"
         )),
@@ -131,7 +131,7 @@ pub fn sentence(block: &BlockView) -> String {
 }
 
 fn connection_count(count: usize) -> String {
-    format!("{count} connection{} over stdio", if count == 1 { "" } else { "s" })
+    format!("{count} connection{}", if count == 1 { "" } else { "s" })
 }
 
 fn addresses(block: &BlockView) -> String {

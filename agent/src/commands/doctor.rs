@@ -172,20 +172,29 @@ fn hooks() -> Vec<Row> {
 
 /// Whether calls can be stopped.
 fn gate_row(gate: Result<Vec<(String, Option<String>)>, String>) -> Row {
-    let silent = |places: &[(String, Option<String>)]| {
-        places.iter().find_map(|(place, problem)| Some(format!("{place}: {}", problem.as_ref()?)))
+    let silent = |places: Vec<(String, Option<String>)>| {
+        places.into_iter().find_map(|(place, problem)| Some(format!("{place}: {}", problem?)))
     };
-    let (verdict, detail) = match gate {
-        Ok(places) => match silent(&places) {
-            Some(problem) => (Verdict::Off, problem),
-            None => {
-                let blunt = if requirements::may_write_memory() { "" } else { BLUNT };
-                let detail = format!("stops calls that the policy denies, with `enforcement.stdio`{blunt}");
-                (Verdict::Works, detail)
-            }
-        },
+    let way = gate.and_then(|places| match silent(places) {
+        Some(problem) => Err(problem),
+        None => Ok(requirements::gate_way()),
+    });
+    let [neutralize, deny] = requirements::ways_of(way.as_ref().ok().copied());
+    let ways = format!("(neutralize: {neutralize}, deny: {deny})");
+    let (verdict, detail) = match way {
+        Ok(way) => {
+            let blunt = if requirements::may_write_memory() { "" } else { BLUNT };
+            let is_skipped = way == Way::ModifyReturn && requirements::preempts_itself();
+            let skipped = if is_skipped { SKIPPED } else { "" };
+            let detail = format!(
+                "stops calls that the policy denies, with `enforcement.stdio` {ways}{blunt}{skipped}"
+            );
+            (Verdict::Works, detail)
+        }
         Err(reason) => {
-            (Verdict::Off, format!("{reason}: calls that the policy denies are reported and not stopped"))
+            let detail =
+                format!("{reason}: calls that the policy denies are reported and not stopped {ways}");
+            (Verdict::Off, detail)
         }
     };
     Row { name: "gate".into(), verdict, detail }
@@ -213,6 +222,9 @@ const PREEMPTED: &str = "; this kernel preempts itself (preempt=full), where suc
 /// Where the memory of processes may not be written.
 const BLUNT: &str =
     "; they are refused, not neutralized: that takes CAP_SYS_ADMIN and a kernel that is not locked down";
+/// Where the kernel leaves out programs of one of the gate's ways.
+const SKIPPED: &str =
+    "; this kernel preempts itself (preempt=full), where it skips such programs at times (missed_write)";
 const IO_URING: &str = "io_uring_complete";
 const SYS_EXIT: &str = "tp_btf/sys_exit";
 

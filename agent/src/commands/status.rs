@@ -47,6 +47,11 @@ fn lines(status: &Status) -> Vec<String> {
         escaped(&status.config.network)
     ));
     lines.push(format!(
+        "gate      neutralize: {}, deny: {}",
+        escaped(&status.gate.neutralize),
+        escaped(&status.gate.deny)
+    ));
+    lines.push(format!(
         "watching  {} servers of {} clients with {} kernel programs; {} calls, {} detections, {} denials so far",
         status.servers,
         status.sessions,

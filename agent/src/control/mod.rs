@@ -34,7 +34,7 @@ pub use refusal::{Code, Refusal};
 use server::{Counts, Service};
 pub use sessions::{NewSetting, SetSession};
 use socket::{Socket, SocketError};
-pub use status::{ConfigStatus, SinkStatus, Status, StoreStatus};
+pub use status::{ConfigStatus, GateStatus, SinkStatus, Status, StoreStatus};
 
 /// The socket's name in its directory.
 pub const SOCKET: &str = "control.sock";

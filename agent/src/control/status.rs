@@ -20,6 +20,8 @@ pub struct Status {
     pub troubles: Vec<String>,
     /// The configuration that counts.
     pub config: ConfigStatus,
+    /// How the gate stops calls on this kernel.
+    pub gate: GateStatus,
     /// Denials that nothing enforces as it is configured.
     pub not_enforced: Vec<String>,
     /// MCP servers that run.
@@ -58,6 +60,15 @@ pub struct ConfigStatus {
     pub stdio: String,
     /// Whether denials of connections are: `observe` or `deny`.
     pub network: String,
+}
+
+/// How the gate stops calls on this kernel: `lsm`, `fmod_ret` or `none`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct GateStatus {
+    /// How it neutralizes them.
+    pub neutralize: String,
+    /// How it refuses them.
+    pub deny: String,
 }
 
 /// Where events are stored.

@@ -71,7 +71,9 @@ pub enum BlockError {
     #[error("calls cannot be blocked on this host: {0}; `mcpwarden doctor` shows the details")]
     NoGate(String),
     /// There is no such session.
-    #[error("no running session {0} has a server over stdio; `mcpwarden sessions` lists the known sessions")]
+    #[error(
+        "no running session {0} has a server whose calls can be blocked; `mcpwarden sessions` lists the known sessions"
+    )]
     NoSession(String),
     /// The table does not take it.
     #[error(transparent)]

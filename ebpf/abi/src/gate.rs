@@ -124,6 +124,8 @@ pub const GATE_BECAUSE_CHANGED: u8 = 6;
 pub const GATE_BECAUSE_FORGOTTEN: u8 = 7;
 /// They never lay in the client's memory, or only by reference.
 pub const GATE_BECAUSE_UNSEEN: u8 = 8;
+/// They were written, and the kernel did not ask the gate: it left out the program, or the hook.
+pub const GATE_BECAUSE_MISSED: u8 = 9;
 /// With one of the gate's `BY_…` constants: the calls before it say so.
 pub const GATE_BECAUSE_CALLS: u8 = 32;
 /// Set beside any of these: the byte could not be overwritten.

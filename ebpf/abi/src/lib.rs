@@ -115,8 +115,8 @@ pub struct Positions {
     pub pid: u32,
     /// The user who answers for it: of a server over stdio who registered it, of a TCP connection who connected (real user id).
     pub uid: u32,
-    /// Always 0.
-    pub zero: u32,
+    /// Of a connection of sockets whose writes the gate does not judge yet: 1 where the last one that it saw return ended a line.
+    pub ended_line: u32,
     /// When it was registered; `CLOCK_BOOTTIME`, nanoseconds.
     pub since_ns: u64,
     /// By direction.

@@ -15,6 +15,7 @@
 
 mod atomic;
 mod history;
+mod http;
 mod scan;
 mod table;
 
@@ -24,6 +25,7 @@ pub use history::{
     CALLS, Call, Calls, DOES_ANYTHING, DOES_NOTHING, DOES_PAY, DOES_READ, DOES_SEND, DOES_WRITE, Memory,
     SERVERS, SEVERAL, Session, Turn,
 };
+pub use http::{BODY, CODED, END, FAULT, Fault, HEAD_BYTES, HttpRequests, NAMES};
 pub use scan::{Decision, LONG_NAME_BYTES, Marks, NOWHERE, Scan};
 pub use table::{
     ACROSS_JUDGED, ACROSS_REMEMBERED, CLASS_AS_PROMPT, CLASS_AS_TOOL, CLASSES_RESERVED, DENY, ENTRIES, Head,

@@ -1,7 +1,7 @@
 //! Who has a channel: one write at a time, since what was read of it is one state.
 
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
-use mcpwarden_abi::CLIENT_TO_SERVER;
+use mcpwarden_abi::{CLIENT_TO_SERVER, SOCKET};
 
 use super::{Write, state::written_whole};
 
@@ -38,6 +38,11 @@ impl Write {
             }
             if (*gated).last == 0 {
                 (*gated).position = captured;
+                // Nobody knows whether what was written before ended a message. (Over stdio that is taken for granted.)
+                let is_socket = (*self.entry).number & SOCKET != 0;
+                if is_socket && captured != 0 && (*self.entry).ended_line == 0 {
+                    (*gated).lost = 1;
+                }
             } else if has_returned {
                 written_whole(gated);
                 (*gated).position = captured;

@@ -1,12 +1,14 @@
 //! What was read of a write counts once it has returned: by then it is known how much of it was written.
 
-use mcpwarden_abi::{Channel, ConnectionId};
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use mcpwarden_abi::{CLIENT_TO_SERVER, Channel, ConnectionId, GATE_BECAUSE_MISSED, GATE_NOBODY, SOCKET};
 use mcpwarden_gate::View;
 
 use super::{
     owner::{owned, owned_at, thread},
     reading::ends_a_line,
     state::{GATED, Gated, HEADS, MEMBERS, NEXT, SETTINGS, Walk, subject_of, written_whole},
+    unseen,
 };
 use crate::{source::Source, tables};
 
@@ -23,12 +25,26 @@ pub fn returned(
     if id == 0 {
         return;
     }
-    let Some(gated) = GATED.get_ptr_mut(id) else { return };
+    let Some(number) = tables::number(id) else { return };
+    let Some(gated) = GATED.get_ptr_mut(number) else {
+        if id & SOCKET != 0 && result > 0 {
+            let ends = left() == 0 && bytes(result as u64).is_some_and(|at| ends_a_line(&at, result as u64));
+            if let Some(entry) = tables::positions(id) {
+                // SAFETY: a live map value.
+                unsafe { (*entry).ended_line = ends as u32 };
+            }
+        }
+        return;
+    };
     let me = thread();
     // SAFETY: live map values.
     let (owner, displaced) = unsafe { ((*gated).owner.get(), (*gated).displaced) };
     let is_late = owner == 0 && displaced == me;
     if owner as u32 != me && !is_late {
+        // One that has lost its channel was judged.
+        if result > 0 && displaced != me {
+            missed(id, number, result as u64);
+        }
         return;
     }
     // Anew, lest another takes it while this is settled: that write may have begun long ago.
@@ -42,7 +58,7 @@ pub fn returned(
         if is_late {
             settle_unread(gated, written, left, bytes);
         } else {
-            settle(id, gated, written, left, bytes);
+            settle(number, gated, written, left, bytes);
         }
     }
     // SAFETY: a live map value, which this write has claimed.
@@ -53,6 +69,27 @@ pub fn returned(
         (*gated).length = 0;
         (*gated).owner.replace(anew, 0);
     }
+}
+
+/// So many bytes were written to a channel, and the gate was not asked: the kernel left its program out, or asks about the first of
+/// several messages alone (`sendmmsg` with addresses). Nothing where the channel is not judged.
+///
+/// The verifier goes through it once, by itself: see [`crate::exec::report`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn missed(id: ConnectionId, number: ConnectionId, written: u64) -> i32 {
+    let Some(settings) = SETTINGS.get_ptr(0) else { return 0 };
+    // SAFETY: a live map value.
+    let half = unsafe { (*settings).half } & 1;
+    let Some(member) = MEMBERS.get_ptr(number) else { return 0 };
+    if subject_of(member, half, tables::now()).0 == GATE_NOBODY {
+        return 0;
+    }
+    let Some(entry) = tables::positions(id) else { return 0 };
+    // SAFETY: a live map value.
+    let (offset, uid) = unsafe { ((*entry).streams[CLIENT_TO_SERVER as usize].offset, (*entry).uid) };
+    let by = bpf_get_current_pid_tgid() & !(u32::MAX as u64) | uid as u64;
+    unseen(number, offset, written, by, GATE_BECAUSE_MISSED.into())
 }
 
 /// So many bytes of a write that had lost its channel were written: what was read of them is gone, and all that counts is whether

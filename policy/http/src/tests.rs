@@ -1,6 +1,7 @@
 //! Transcripts as tables: what goes over which stream, and what comes out.
 
 mod clients;
+mod gate;
 mod hostile;
 mod http2;
 mod links;

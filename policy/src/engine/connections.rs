@@ -80,9 +80,10 @@ impl Connections {
         self.values().filter(|one| matches!(one.stage, Stage::Server))
     }
 
-    /// Those of servers that are spoken to over stdio.
-    pub(super) fn of_stdio(&self) -> impl Iterator<Item = &Connection> {
-        self.values().filter(|one| one.kind() == ServerType::Stdio)
+    /// Those whose writes the gate can judge: messages in lines, over stdio and over sockets.
+    pub(super) fn in_lines(&self) -> impl Iterator<Item = &Connection> {
+        let is_in_lines = |kind| matches!(kind, ServerType::Stdio | ServerType::Tcp | ServerType::Unix);
+        self.values().filter(move |one| is_in_lines(one.kind()))
     }
 
     /// Whether it is a server that is to be announced when it answers.

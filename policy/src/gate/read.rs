@@ -1,6 +1,6 @@
 //! Bytes through a table, as the kernel half reads them.
 
-use mcpwarden_gate::{Marks, NOWHERE, Scan};
+use mcpwarden_gate::{BODY, CODED, Decision, END, Fault, HttpRequests, Marks, NOWHERE, Scan};
 
 use super::{GateTable, GateVerdict, verdict};
 
@@ -19,6 +19,16 @@ pub struct GateSaid {
     pub place: Option<usize>,
 }
 
+impl GateSaid {
+    /// `None` where nothing is said.
+    fn of(decision: Decision) -> Option<Self> {
+        let Decision { outcome, place, .. } = decision;
+        let place =
+            Some(place).filter(|place| *place != NOWHERE).and_then(|place| usize::try_from(place).ok());
+        (outcome != 0).then(|| Self { verdict: verdict(outcome), outcome, place })
+    }
+}
+
 impl GateReader {
     /// Reads a write on a connection of this kind and tells `each` what is said of its messages, in order. Nothing is said of
     /// those that pass and are no calls.
@@ -27,12 +37,7 @@ impl GateReader {
         let (who, mut marks) = (view.subject(subject), Marks::NONE);
         self.0.begin(&view, who);
         for (place, byte) in (0_u32..).zip(bytes) {
-            let said = self.0.step(&view, who, &mut marks, *byte, place);
-            if said.outcome != 0 {
-                let place = Some(said.place).filter(|place| *place != NOWHERE);
-                let place = place.and_then(|place| usize::try_from(place).ok());
-                each(GateSaid { verdict: verdict(said.outcome), outcome: said.outcome, place });
-            }
+            GateSaid::of(self.0.step(&view, who, &mut marks, *byte, place)).into_iter().for_each(&mut each);
         }
     }
 
@@ -41,5 +46,51 @@ impl GateReader {
         let mut worst = GateVerdict::Allow;
         self.write(table, subject, bytes, |said| worst = worst.max(said.verdict));
         worst
+    }
+}
+
+/// What is remembered of one connection over HTTP: the messages lie in the bodies of its requests, each of which has its own.
+///
+/// The kernel half does not read HTTP yet; this shows what it is to make of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GateHttpReader {
+    requests: HttpRequests,
+    messages: Scan,
+}
+
+/// Why a write over HTTP, or a part of it, was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateUnread {
+    /// A body is in a coding.
+    Coded,
+    /// Nobody knows where in the stream this is, and never will.
+    Fault(Fault),
+}
+
+impl GateHttpReader {
+    /// Reads a write as [`GateReader::write`] does. Why not all of it was read, where that is so.
+    pub fn write(
+        &mut self,
+        table: &GateTable,
+        subject: u32,
+        bytes: &[u8],
+        mut each: impl FnMut(GateSaid),
+    ) -> Option<GateUnread> {
+        let view = table.view();
+        let (who, mut marks, mut unread) = (view.subject(subject), Marks::NONE, None);
+        self.messages.begin(&view, who);
+        for (place, byte) in (0_u32..).zip(bytes) {
+            let is = self.requests.step(*byte);
+            if is & BODY != 0 {
+                let decision = self.messages.step(&view, who, &mut marks, *byte, place);
+                GateSaid::of(decision).into_iter().for_each(&mut each);
+            }
+            unread = if is & CODED != 0 { Some(GateUnread::Coded) } else { unread };
+            if is & END != 0 && !self.messages.is_between() {
+                // A message that its body cuts off is none, and what follows is no part of it.
+                self.messages.reset();
+            }
+        }
+        self.requests.fault().map(GateUnread::Fault).or(unread)
     }
 }

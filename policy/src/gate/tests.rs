@@ -1,6 +1,7 @@
 //! Policies into tables. That these say what the engine says is shown in `engine/tests/gate.rs`.
 
 mod history;
+mod http;
 mod readers;
 
 use std::sync::LazyLock;

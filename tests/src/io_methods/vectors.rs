@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::ptr;
 
+use nix::sys::socket::SockaddrLike as _;
+
 use super::{all, check};
 
 /// How many buffers hold data; as many empty ones lie between.
@@ -67,12 +69,29 @@ pub fn sendmsg(fd: RawFd, data: &[u8]) -> io::Result<()> {
 
 /// `sendmmsg(2)`.
 pub fn sendmmsg(fd: RawFd, data: &[u8]) -> io::Result<()> {
+    sendmmsg_to(fd, data, None)
+}
+
+/// `sendmmsg(2)` with the address of the peer in each message: the kernel asks its security modules about the first alone.
+pub fn sendmmsg_named(fd: RawFd, data: &[u8]) -> io::Result<()> {
+    let peer: nix::sys::socket::SockaddrStorage = nix::sys::socket::getpeername(fd)?;
+    sendmmsg_to(fd, data, Some(&peer))
+}
+
+fn sendmmsg_to(fd: RawFd, data: &[u8], name: Option<&nix::sys::socket::SockaddrStorage>) -> io::Result<()> {
     all(data, |rest| {
         let piece = rest.len().div_ceil(MESSAGES);
         let mut buffers: Vec<Vec<libc::iovec>> = rest.chunks(piece).map(buffers).collect();
         let mut messages: Vec<libc::mmsghdr> = buffers
             .iter_mut()
-            .map(|buffers| libc::mmsghdr { msg_hdr: message(buffers), msg_len: 0 })
+            .map(|buffers| {
+                let mut header = message(buffers);
+                if let Some(name) = name {
+                    header.msg_name = name.as_ptr().cast_mut().cast();
+                    header.msg_namelen = name.len();
+                }
+                libc::mmsghdr { msg_hdr: header, msg_len: 0 }
+            })
             .collect();
         let count = messages.len() as libc::c_uint;
         // SAFETY: the messages and their buffers are alive; the kernel writes the lengths into the messages.

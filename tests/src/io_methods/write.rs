@@ -45,6 +45,20 @@ pub fn send(fd: RawFd, data: &[u8]) -> io::Result<()> {
     })
 }
 
+/// `send(2)` of pages that the kernel takes as they are. The socket must be one that may (`SO_ZEROCOPY`).
+pub fn zerocopy(fd: RawFd, data: &[u8]) -> io::Result<()> {
+    let (on, size): (libc::c_int, _) = (1, size_of::<libc::c_int>() as libc::socklen_t);
+    // SAFETY: a number of that size.
+    let set =
+        unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, (&raw const on).cast(), size) };
+    check(set as isize)?;
+    all(data, |rest| {
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_ZEROCOPY;
+        // SAFETY: the pointer and the length are those of a live slice.
+        check(unsafe { libc::send(fd, rest.as_ptr().cast(), rest.len(), flags) })
+    })
+}
+
 /// `sendto(2)` without an address, through the plain system call.
 pub fn sendto(fd: RawFd, data: &[u8]) -> io::Result<()> {
     all(data, |rest| {

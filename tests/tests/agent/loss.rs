@@ -402,7 +402,7 @@ fn handed_by(pid: u32, server: u32, wiring: Wiring) -> Result<OwnedFd> {
     let fits = |link: &PathBuf| match wiring {
         Wiring::Pipes => link == input,
         // The ends of a pair have nothing in common to see. The sender has two, and copied the one it writes to.
-        Wiring::Sockets => {
+        _ => {
             link.to_string_lossy().starts_with("socket:") && of_server.iter().all(|(_, other)| other != link)
         }
     };

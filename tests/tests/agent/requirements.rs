@@ -17,7 +17,7 @@ use mcpwarden_tests::programs;
 use mcpwarden_tests::wiring::Wiring;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Nobody, on every distribution.
 const NOBODY: u32 = 65_534;
@@ -344,6 +344,9 @@ fn doctor_reports_disabled_features_with_remedy() -> Result<()> {
     let is_locked = state.contains("[integrity]");
     ensure!(lockdown.1.contains("[integrity]") == is_locked, "{said}");
     ensure!(!can_stop || gate.1.contains("refused, not neutralized") == is_locked, "{said}");
+    let deny = if can_stop { way } else { "none" };
+    let neutralize = if is_locked { "none" } else { deny };
+    ensure!(gate.1.contains(&format!("(neutralize: {neutralize}, deny: {deny})")), "{said}");
 
     // The agent runs with what is there, and says the same.
     let (_directory, config) =
@@ -360,8 +363,9 @@ fn doctor_reports_disabled_features_with_remedy() -> Result<()> {
         ensure!(stderr.contains(part) == expected, "{part}: {stderr}\n{said}");
         ensure!(status.stdout.contains(part) == expected, "{part}: {}", status.stdout);
     }
-    let programs: Value = serde_json::from_str(&agent.tell(&["status", "--json"])?.stdout)?;
-    let programs = programs["programs"].to_string();
+    let status: Value = serde_json::from_str(&agent.tell(&["status", "--json"])?.stdout)?;
+    ensure!(status["gate"] == json!({"neutralize": neutralize, "deny": deny}), "{status}");
+    let programs = status["programs"].to_string();
     for (way, expected) in [(way, can_stop), (other, false)] {
         ensure!(programs.contains(&format!("\"gate {way}/")) == expected, "{way}: {programs}");
     }

@@ -45,7 +45,7 @@ fn blocked_server_is_not_called_without_enforcement() -> Result<()> {
     ensure!(who(&agent, two)?.0 != id, "two servers");
     let target = format!("server={id}");
     let block = |target: &str| tell(&agent, &["block", target, "--reason", "a test"]);
-    block(&target)?.expect("block", 0, "1 connection over stdio")?;
+    block(&target)?.expect("block", 0, "1 connection")?;
     ensure!(!passes(one, 10)?, "a server that is blocked");
     ensure!(passes(two, 10)?, "another");
     let call = one.call(&agent, 10)?;
@@ -61,7 +61,7 @@ fn blocked_server_is_not_called_without_enforcement() -> Result<()> {
 
     // All servers of a session, also those to come.
     let target = format!("session={session}");
-    block(&target)?.expect("block", 0, "2 connections over stdio")?;
+    block(&target)?.expect("block", 0, "2 connections")?;
     ensure!(!passes(one, 30)? && !passes(two, 30)?, "a session that is blocked");
     agent.tell(&["unblock", &target])?.expect("unblock", 0, "unblocked")?;
     ensure!(passes(one, 40)? && passes(two, 40)?, "unblocked");

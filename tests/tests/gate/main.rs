@@ -11,5 +11,6 @@ mod life;
 mod owner;
 mod persist;
 mod servers;
+mod sockets;
 mod undecided;
 mod ways;

@@ -84,34 +84,41 @@ fn only_the_racing_writer_is_refused() -> Result<()> {
 fn out_of_band_byte_is_not_part_of_the_message() -> Result<()> {
     for (undecided, is_written) in [("allow", true), ("deny", false)] {
         let config = format!(
-            "enforcement: {{ stdio: neutralize, undecided: {undecided} }}\npolicy: {{ denied_tools: [add] }}"
+            "enforcement: {{ stdio: neutralize, undecided: {undecided} }}\npolicy: {{ denied_tools: [add] }}\n\
+             cross_server: {{ enabled: false }}"
         );
         let Some(agent) = agent("out_of_band_byte_is_not_part_of_the_message", &config)? else {
             return Ok(());
         };
-        let mut session = Gated::start(&agent, Wiring::Sockets, &[])?;
-        let text = format!("{}\n", add(9));
-        let (first, second) = text.split_at(text.find("add").context("the name")? + 2);
-        let urgent = format!("{first}x");
-        let sent = session.peer.send_urgent(urgent.as_bytes()).map_err(|error| error.raw_os_error());
-        if sent == Err(Some(libc::EOPNOTSUPP)) {
-            mcpwarden_tests::places::skipped("out_of_band_byte_is_not_part_of_the_message", "no AF_UNIX_OOB");
-            agent.stop()?;
-            return Ok(());
+        for wiring in [Wiring::Sockets, Wiring::Tcp] {
+            let what = || format!("{undecided} {wiring:?}");
+            let mut session = Gated::start(&agent, wiring, &[]).with_context(what)?;
+            let text = format!("{}\n", add(9));
+            let (first, second) = text.split_at(text.find("add").context("the name")? + 2);
+            let urgent = format!("{first}x");
+            let sent = session.peer.send_urgent(urgent.as_bytes()).map_err(|error| error.raw_os_error());
+            if sent == Err(Some(libc::EOPNOTSUPP)) {
+                mcpwarden_tests::places::skipped(
+                    "out_of_band_byte_is_not_part_of_the_message",
+                    "no AF_UNIX_OOB",
+                );
+                continue;
+            }
+            ensure!(sent.is_ok() == is_written, "{}: {sent:?}", what());
+            if is_written {
+                session.peer.write(second.as_bytes())?;
+                session.peer.answer()?;
+            } else {
+                ensure!(sent == Err(Some(libc::EPERM)), "{}: {sent:?}", what());
+                ensure!(is_through(&session.peer.ask(&echo(10, "x"))?), "{}: the next", what());
+            }
+            agent.settle();
+            let decided = session.decided(&agent);
+            let codes: Vec<&str> = decided.iter().map(|(_, code)| code.as_str()).collect();
+            let expected =
+                if is_written { &["unknown_write", "after_unread"][..] } else { &["unknown_write"] };
+            ensure!(codes == expected, "{}: {decided:?}", what());
         }
-        ensure!(sent.is_ok() == is_written, "{undecided}: {sent:?}");
-        if is_written {
-            session.peer.write(second.as_bytes())?;
-            session.peer.answer()?;
-        } else {
-            ensure!(sent == Err(Some(libc::EPERM)), "{undecided}: {sent:?}");
-            ensure!(is_through(&session.peer.ask(&echo(10, "x"))?), "{undecided}: the next");
-        }
-        agent.settle();
-        let decided = session.decided(&agent);
-        let codes: Vec<&str> = decided.iter().map(|(_, code)| code.as_str()).collect();
-        let expected = if is_written { &["unknown_write", "after_unread"][..] } else { &["unknown_write"] };
-        ensure!(codes == expected, "{undecided}: {decided:?}");
         agent.stop()?;
     }
     Ok(())

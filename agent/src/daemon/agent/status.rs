@@ -5,7 +5,7 @@ use mcpwarden_policy::{event::ServerType, lint::unenforceable};
 
 use super::Agent;
 use crate::{
-    control::{ConfigStatus, SinkStatus, Status, StoreStatus},
+    control::{ConfigStatus, GateStatus, SinkStatus, Status, StoreStatus},
     output::word,
 };
 
@@ -29,6 +29,11 @@ impl Agent {
                 usable: self.reload.succeeded(),
                 stdio: word(&config.enforcement.stdio),
                 network: word(&config.enforcement.network),
+            },
+            gate: {
+                let way = self.gate.is_usable().then(|| self.kernel.gate_way()).flatten();
+                let [neutralize, deny] = requirements::ways_of(way).map(str::to_owned);
+                GateStatus { neutralize, deny }
             },
             not_enforced: unenforceable(&self.gate.enforced(config))
                 .iter()
@@ -111,7 +116,7 @@ mod tests {
             let json = serde_json::json!({
                 "version": "1", "pid": 1, "since": "2026-01-06T10:30:00Z", "kernel": "6", "troubles": [],
                 "config": {"hash": "", "since": "2026-01-06T10:30:00Z", "usable": true, "stdio": "observe", "network": "deny"},
-                "not_enforced": [], "servers": 1, "sessions": 1, "approvals": 0, "blocks": 0,
+                "gate": {"neutralize": "lsm", "deny": "lsm"}, "not_enforced": [], "servers": 1, "sessions": 1, "approvals": 0, "blocks": 0,
                 "store": {"path": "/x", "last": 1, "stored": 1, "lost": 0},
                 "sinks": [{"name": "0:file", "written": 1, "dropped": 0, "failures": 3, "waiting_bytes": 0}],
                 "programs": [], "blind_spots": [], "counters": {"gap_bytes": 3},

@@ -48,6 +48,10 @@ pub fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutc
             "unseen_write",
             "splice, tee, vmsplice, sendfile, or a registered buffer of io_uring: no hook is asked",
         ),
+        abi::GATE_BECAUSE_MISSED => form(
+            "missed_write",
+            "the kernel did not ask the gate: it skipped the program, or asks about the first of several messages alone",
+        ),
         abi::GATE_BECAUSE_FORGOTTEN => {
             form("forgotten_calls", "there is no room to remember the calls that it is to be judged by")
         }

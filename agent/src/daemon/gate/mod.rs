@@ -128,6 +128,11 @@ impl Gate {
         unusable.into_iter().chain(failed).chain(blunt).chain(crowded)
     }
 
+    /// Whether nothing is known that keeps it from stopping calls on this kernel.
+    pub fn is_usable(&self) -> bool {
+        self.unusable.is_none()
+    }
+
     /// A configuration as far as this kernel can enforce it.
     pub fn enforced(&self, config: &Config) -> Config {
         let mut config = config.clone();
