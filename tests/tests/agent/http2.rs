@@ -90,10 +90,12 @@ fn http2_in_plain_text_is_read() -> Result<()> {
     let node = |command: &mut Command| {
         command.args(["--eval", CLIENT, &url, &opening, &call]);
     };
-    let clients: [(&str, &dyn Fn(&mut Command)); 2] = [("curl", &curl), ("node", &node)];
-    for (program, arguments) in clients {
+    for program in ["curl", "node"] {
         let mut command = Command::new(program);
-        arguments(&mut command);
+        match program {
+            "curl" => curl(&mut command),
+            _ => node(&mut command),
+        }
         let mut child =
             command.stdout(Stdio::null()).spawn().with_context(|| format!("cannot start {program}"))?;
         ensure!(child.wait()?.success(), "{program} failed");
