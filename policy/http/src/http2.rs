@@ -222,11 +222,12 @@ impl Http2 {
         }
         self.touch(number);
         let Some(stream) = self.streams.get_mut(&number) else { return };
+        stream.is_partial |= self.is_partial;
         match direction {
             ASKED => stream.ask(item, time, connection, context),
             ANSWERED => stream.answer(item, time, connection, context),
         }
-        stream.release(self.is_partial, connection, context);
+        stream.release(connection, context);
         if stream.is_over() {
             self.forget(number);
         }
@@ -329,7 +330,8 @@ impl Http2 {
                 for stream in self.streams.values_mut() {
                     lost += stream.gap(direction, cause, time);
                     stream.lose(direction);
-                    stream.release(true, connection, context);
+                    stream.is_partial = true;
+                    stream.release(connection, context);
                 }
             }
         }
