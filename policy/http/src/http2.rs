@@ -208,9 +208,10 @@ impl Http2 {
     ) {
         let is_request = direction == ASKED && matches!(item, Item::Head(..));
         // An answer may come before its request; one on a stream that is over, and one that was promised, are nobody's.
-        let is_awaited = direction == ANSWERED && number > self.last && number % 2 == 1;
+        let is_promised = direction == ANSWERED && number.is_multiple_of(2);
+        let is_awaited = direction == ANSWERED && number > self.last;
         if !self.streams.contains_key(&number) {
-            if !is_request && !is_awaited && !self.is_partial {
+            if is_promised || (!is_request && !is_awaited && !self.is_partial) {
                 connection.unread += item.bytes();
                 return;
             }
