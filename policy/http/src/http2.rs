@@ -208,9 +208,10 @@ impl Http2 {
     ) {
         let is_request = direction == ASKED && matches!(item, Item::Head(..));
         // An answer may come before its request; one on a stream that is over, and one that was promised, are nobody's.
-        let is_awaited = direction == ANSWERED && number > self.last && number % 2 == 1;
+        let is_promised = direction == ANSWERED && number.is_multiple_of(2);
+        let is_awaited = direction == ANSWERED && number > self.last;
         if !self.streams.contains_key(&number) {
-            if !is_request && !is_awaited && !self.is_partial {
+            if is_promised || (!is_request && !is_awaited && !self.is_partial) {
                 connection.unread += item.bytes();
                 return;
             }
@@ -222,11 +223,12 @@ impl Http2 {
         }
         self.touch(number);
         let Some(stream) = self.streams.get_mut(&number) else { return };
+        stream.is_partial |= self.is_partial;
         match direction {
             ASKED => stream.ask(item, time, connection, context),
             ANSWERED => stream.answer(item, time, connection, context),
         }
-        stream.release(self.is_partial, connection, context);
+        stream.release(connection, context);
         if stream.is_over() {
             self.forget(number);
         }
@@ -329,7 +331,8 @@ impl Http2 {
                 for stream in self.streams.values_mut() {
                     lost += stream.gap(direction, cause, time);
                     stream.lose(direction);
-                    stream.release(true, connection, context);
+                    stream.is_partial = true;
+                    stream.release(connection, context);
                 }
             }
         }

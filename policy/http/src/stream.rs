@@ -88,9 +88,9 @@ impl Stream {
         let Switch { asked, answered, upgraded, held, lost } = switch;
         let connection = &mut self.connection;
         let mut http = Box::new(Http2::new(upgraded, lost, context));
-        // Of a connection that begins, answers wait for their requests; of another, they are taken for those to what was
-        // not seen.
-        let is_begun = lost.is_none() && asked.starts_with(b"PRI");
+        // Of a connection that was seen from its beginning, answers wait for their requests, however these are cut. Behind
+        // a gap, they are taken for those to what was not seen, and belong to a link that requests may tell.
+        let is_begun = lost.is_none();
         if !is_begun {
             http.push(Direction::ClientToServer, &asked, time, connection, context);
         }

@@ -217,6 +217,11 @@ pub static TABLE: &[Metric] = &[
         ),
         "What HTTP between clients and servers showed that was left out, refused or odd.",
     ),
+    metric(
+        "mcpwarden_http_h2_connections_total",
+        Counter("http_h2_connections"),
+        "Connections between clients and servers that spoke HTTP/2.",
+    ),
     // Calls and decisions.
     metric(
         CALLS,

@@ -73,9 +73,13 @@ pub(super) struct Stream {
     /// Answers that came before their request.
     held: VecDeque<(Item<'static>, Timestamp)>,
     held_bytes: usize,
+    /// The first bytes of an answer whose head was not seen.
+    begun: Vec<u8>,
     /// Whether what it carries is no request and answer, or cannot be read.
     is_unread: bool,
     is_websocket: bool,
+    /// Whether its heads may not have been seen.
+    pub(super) is_partial: bool,
     /// When something was said on it last.
     pub(super) age: u64,
 }
@@ -88,7 +92,7 @@ impl Stream {
 
     /// Bytes held of what is unfinished.
     pub(super) fn held(&self) -> usize {
-        size_of::<Self>() + self.exchanges.held() + self.held_bytes
+        size_of::<Self>() + self.exchanges.held() + self.held_bytes + self.begun.len()
     }
 
     /// Whether both sides say nothing more; of a request that was not seen nothing comes behind its answer.
@@ -182,7 +186,7 @@ impl Stream {
         connection: &mut Connection,
         context: &mut Context<'_>,
     ) {
-        if self.held.is_empty() && self.is_ready(false) {
+        if self.held.is_empty() && self.is_ready() {
             self.read_answer(item, time, connection, context);
         } else {
             self.held_bytes += item.held();
@@ -191,20 +195,15 @@ impl Stream {
     }
 
     /// Whether it is known what is answered; or, of a stream whose request may not have been seen, that nobody knows.
-    fn is_ready(&self, is_partial: bool) -> bool {
+    fn is_ready(&self) -> bool {
         self.answered != Progress::Before
             || self.is_unread
-            || self.exchanges.is_decided().unwrap_or(is_partial)
+            || self.exchanges.is_decided().unwrap_or(self.is_partial)
     }
 
     /// Reads what waited, as far as it is known now what it answers.
-    pub(super) fn release(
-        &mut self,
-        is_partial: bool,
-        connection: &mut Connection,
-        context: &mut Context<'_>,
-    ) {
-        while self.is_ready(is_partial)
+    pub(super) fn release(&mut self, connection: &mut Connection, context: &mut Context<'_>) {
+        while self.is_ready()
             && connection.reading == Reading::On
             && let Some((item, time)) = self.held.pop_front()
         {
@@ -222,23 +221,23 @@ impl Stream {
     ) {
         match (item, self.answered) {
             (Item::End, _) => {
+                self.join_answer(time, connection, context);
                 if self.answered == Progress::Body && !self.is_unread {
                     self.exchanges.answer_ends(time, connection, context);
                 }
                 self.answered = Progress::Over;
             }
-            (Item::Body(bytes), Progress::Over) => connection.unread += bytes.len() as u64,
-            (Item::Body(bytes), _) if self.is_unread => connection.unread += bytes.len() as u64,
-            (Item::Body(bytes), progress) => {
-                if progress == Progress::Before {
-                    self.exchanges.answer(&unknown_answer(), time, connection, context);
-                    self.answered = Progress::Body;
-                    if !begins(&bytes) {
-                        self.exchanges.gap(Direction::ServerToClient, GapCause::Unseen);
-                    }
-                }
+            (Item::Body(bytes), Progress::Body) if !self.is_unread => {
                 self.exchanges.answer_body(&bytes, time, connection, context);
             }
+            // Of a stream whose beginning was seen, no client takes a body without a head.
+            (Item::Body(bytes), Progress::Before) if self.is_partial && !self.is_unread => {
+                self.begun.extend_from_slice(&bytes);
+                if self.begun.len() >= BEGINNING_BYTES {
+                    self.join_answer(time, connection, context);
+                }
+            }
+            (Item::Body(bytes), _) => connection.unread += bytes.len() as u64,
             (Item::Head(head, _), Progress::Before) if !self.is_unread => {
                 self.answer_head(&head, time, connection, context);
             }
@@ -248,6 +247,20 @@ impl Stream {
             // Trailers, or what no reader takes.
             (Item::Head(..) | Item::Gap(_), _) => {}
         }
+    }
+
+    /// Reads an answer of which only a part of the body came, from there on.
+    fn join_answer(&mut self, time: Timestamp, connection: &mut Connection, context: &mut Context<'_>) {
+        let begun = std::mem::take(&mut self.begun);
+        if begun.is_empty() {
+            return;
+        }
+        self.exchanges.answer(&unknown_answer(), time, connection, context);
+        self.answered = Progress::Body;
+        if !begins(&begun) {
+            self.exchanges.gap(Direction::ServerToClient, GapCause::Unseen);
+        }
+        self.exchanges.answer_body(&begun, time, connection, context);
     }
 
     fn answer_head(
@@ -310,10 +323,15 @@ impl Stream {
     /// Nothing more comes on it.
     pub(super) fn end(&mut self, time: Timestamp, connection: &mut Connection, context: &mut Context<'_>) {
         self.exchanges.decide();
-        self.release(true, connection, context);
+        self.is_partial = true;
+        self.release(connection, context);
+        self.join_answer(time, connection, context);
         self.exchanges.end(time, connection, context);
     }
 }
+
+/// How many bytes tell that.
+const BEGINNING_BYTES: usize = 6;
 
 /// Whether a message may begin so: of a body whose head was not seen.
 fn begins(bytes: &[u8]) -> bool {

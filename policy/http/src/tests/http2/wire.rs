@@ -198,6 +198,11 @@ fn http2_gives_the_messages_that_http1_gives() {
             opened(lines!["0 < {PONG}"; "uninspected 1 Some(0) Tunnel"; "uninspected 1 Some(0) WebSocket"]),
         ),
         (
+            "a body without a head, which no client takes",
+            |c, s| (vec![c.post(1, S, PING)], vec![[data(1, PONG), s.json(1, "", PONG)].concat()]),
+            opened(lines!["0 < {PONG}"]),
+        ),
+        (
             "gzip",
             |c, s| {
                 let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
