@@ -16,6 +16,7 @@ use super::{
     BTF_PATH, KernelError,
     brief::brief,
     btf::Btf,
+    bytecode::OBJECT,
     fire,
     hooks::{self, Ground, Hook, Hooks, Links, Scan, Way, load_scan},
     layout, log,
@@ -25,13 +26,6 @@ use super::{
     requirements,
     stats::{self, ProgramStats},
 };
-
-/// Wrapped so that the object's ELF header is aligned as its reader wants it.
-#[repr(C, align(8))]
-pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
-
-pub(crate) static OBJECT: &Aligned<[u8]> =
-    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/mcpwarden.bpf.o")));
 
 /// What captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

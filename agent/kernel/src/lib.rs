@@ -4,6 +4,7 @@ pub mod addresses;
 mod backend;
 mod brief;
 pub mod btf;
+mod bytecode;
 mod channels;
 pub mod fd_scan;
 pub mod fill;

@@ -15,8 +15,8 @@ use aya::{Ebpf, features};
 use aya_obj::{btf::BtfKind, generated::bpf_insn};
 
 use super::{
-    backend::OBJECT,
     brief::{brief, verdict},
+    bytecode::OBJECT,
     maps::data_of,
     sys,
 };

@@ -112,7 +112,7 @@ pub fn status(frames: u64, more: Value) -> Box<Status> {
     let mut status = json!({
         "version": "1.2.3", "pid": 1, "since": now(0), "kernel": "6", "troubles": [],
         "config": {"hash": "", "since": now(0), "usable": true, "stdio": "observe", "network": "deny"},
-        "not_enforced": [], "servers": 1, "sessions": 1, "approvals": 0, "blocks": 0,
+        "gate": {"neutralize": "lsm", "deny": "lsm"}, "not_enforced": [], "servers": 1, "sessions": 1, "approvals": 0, "blocks": 0,
         "store": {"path": "/x", "last": 1, "stored": 1, "lost": 0},
         "sinks": [], "programs": [], "blind_spots": [], "counters": {"frames": frames},
     });
