@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget, SymbolKind};
 
-use crate::image::OBJECT;
+use crate::bytecode::OBJECT;
 
 /// `MAX_BPF_STACK` (`linux/filter.h`), bytes.
 const STACK_BYTES: u64 = 512;
