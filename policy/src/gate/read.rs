@@ -1,6 +1,6 @@
 //! Bytes through a table, as the kernel half reads them.
 
-use mcpwarden_gate::{Marks, NOWHERE, Scan};
+use mcpwarden_gate::{CHUNK_BYTES, Chunk, Decision, Marks, NOWHERE, Scan};
 
 use super::{GateTable, GateVerdict, verdict};
 
@@ -24,15 +24,31 @@ impl GateReader {
     /// those that pass and are no calls.
     pub fn write(&mut self, table: &GateTable, subject: u32, bytes: &[u8], mut each: impl FnMut(GateSaid)) {
         let view = table.view();
-        let (who, mut marks) = (view.subject(subject), Marks::NONE);
-        self.0.begin(&view, who);
-        for (place, byte) in (0_u32..).zip(bytes) {
-            let said = self.0.step(&view, who, &mut marks, *byte, place);
+        let (who, mut marks, mut chunk) = (view.subject(subject), Marks::NONE, Chunk::default());
+        let mut found = |said: Decision| {
             if said.outcome != 0 {
                 let place = Some(said.place).filter(|place| *place != NOWHERE);
                 let place = place.and_then(|place| usize::try_from(place).ok());
                 each(GateSaid { verdict: verdict(said.outcome), outcome: said.outcome, place });
             }
+        };
+        self.0.begin(&view, who);
+        let mut place = 0_u32;
+        for bytes in bytes.chunks(CHUNK_BYTES) {
+            chunk.bytes().iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+            let (mut at, end) = (0, u32::try_from(bytes.len()).unwrap_or(0));
+            chunk.end_at(end);
+            while at < end {
+                let (to, said) = self.0.tokens(&view, who, &mut marks, &chunk, at, place + at);
+                if to == at {
+                    found(self.0.step(&view, who, &mut marks, chunk.byte(at), place + at));
+                    at += 1;
+                } else {
+                    found(said);
+                    at = to;
+                }
+            }
+            place += end;
         }
     }
 

@@ -1,0 +1,323 @@
+//! Many bytes at once: what is most of every message.
+
+use super::words::{SMALL, letters, unread_letters, unstructured};
+use super::{
+    BATCH, Chunk, Decision, EXPECT_KEY, HASH_PRIME, HASH_START, MESSAGE, METHOD, Marks, NAME, NOTHING,
+    NOWHERE, OUTSIDE, PARAMS, PLAIN, SILENT, Scan, URI,
+};
+use crate::table::{
+    KEY_METHOD, KEY_NAME, KEY_PARAMS, KEY_URI, METHOD_OTHER, METHOD_PROMPT, METHOD_RESOURCE, METHOD_TOOL,
+    Subject, View,
+};
+
+/// How often a string or a bracket is looked for, or eight bytes are passed over, in one call: the verifier goes through each.
+const LOOKS: u32 = 32;
+/// Most words of a name that are read in one call.
+const NAME_WORDS: u32 = 4;
+/// Most bytes of a number, a word or blanks that are passed over in one call.
+const DULL_BYTES: u32 = 8;
+
+/// Keys that matter, as they are read: their bytes, the first lowest, above those that a word has besides.
+const METHOD_KEY: u64 = u64::from_le_bytes(*b"\0\0method");
+const PARAMS_KEY: u64 = u64::from_le_bytes(*b"\0\0params");
+const NAME_KEY: u64 = u64::from_le_bytes(*b"\0\0\0\0name");
+const URI_KEY: u64 = u64::from_le_bytes(*b"\0\0\0\0\0uri");
+
+/// Where to go on, and what is said of what was read.
+type Read = (u32, Decision);
+
+impl Scan {
+    /// Reads on from the byte `at` of a chunk, which is at `place` of this write, and says where it stopped: at `at` where the
+    /// next byte takes a [step](Self::step). The same as a step for each byte, of which only the last can have something to be
+    /// said of it, for a fraction of what these take.
+    #[inline(always)]
+    pub fn tokens(
+        &mut self,
+        table: &View<'_>,
+        subject: &Subject,
+        marks: &mut Marks,
+        chunk: &Chunk,
+        at: u32,
+        place: u32,
+    ) -> Read {
+        if self.is_in_line_end() {
+            return (at, SILENT);
+        }
+        // Where the write begins, of which that may be before the chunk.
+        let base = place.wrapping_sub(at);
+        if self.mode != OUTSIDE {
+            // Half a surrogate pair is completed by what follows it.
+            return if self.mode != PLAIN || self.high != 0 {
+                (at, SILENT)
+            } else if self.reads == NOTHING {
+                (self.skip(chunk, at, true, self.is_deep()), SILENT)
+            } else {
+                self.read_string(table, subject, marks, chunk, at, base)
+            };
+        }
+        if self.is_deep() {
+            return (self.skip(chunk, at, false, true), SILENT);
+        }
+        self.member(table, subject, marks, chunk, at, base)
+    }
+
+    /// Whether nothing matters here but where strings end and how deep brackets are.
+    #[inline(always)]
+    fn is_deep(&self) -> bool {
+        let level = self.depth.wrapping_sub((self.flags & BATCH) as u32);
+        let outmost = if self.flags & PARAMS != 0 { 3 } else { 2 };
+        self.flags & EXPECT_KEY == 0 && level >= outmost && level <= u32::MAX / 2
+    }
+
+    /// Passes over what matters to nobody, to the end of the string at hand, or, where there is nothing else so deep within a
+    /// message, to where it is not so deep any more.
+    #[inline(always)]
+    fn skip(&mut self, chunk: &Chunk, mut at: u32, mut in_string: bool, is_deep: bool) -> u32 {
+        let outmost = 3 + (self.flags & BATCH) as u32;
+        let mut depth = self.depth;
+        for _ in 0..LOOKS {
+            let word = chunk.word(at);
+            let passed = if in_string { unread_letters(word) } else { unstructured(word) };
+            at += passed;
+            if passed >= 8 {
+                continue;
+            }
+            let byte = (word >> (passed << 3)) as u8;
+            if in_string {
+                if byte == b'"' {
+                    in_string = false;
+                    at += 1;
+                    if !is_deep {
+                        break;
+                    }
+                } else if byte == b'\\' && matches!(chunk.byte(at + 1), b' '..0x80) {
+                    at += 2;
+                } else {
+                    break;
+                }
+            } else if byte == b'"' {
+                in_string = true;
+                at += 1;
+            } else if byte | 0x20 == b'{' {
+                depth = depth.wrapping_add(1);
+                at += 1;
+            } else if byte | 0x20 == b'}' {
+                depth = depth.wrapping_sub(1);
+                at += 1;
+                if depth < outmost {
+                    break;
+                }
+            } else {
+                break;
+            }
+        }
+        self.depth = depth;
+        self.mode = if in_string { PLAIN } else { OUTSIDE };
+        self.reads = NOTHING;
+        at
+    }
+
+    /// Reads on in a message or its `params`: up to a string's end, or a bracket.
+    #[inline(always)]
+    fn member(
+        &mut self,
+        table: &View<'_>,
+        subject: &Subject,
+        marks: &mut Marks,
+        chunk: &Chunk,
+        mut at: u32,
+        base: u32,
+    ) -> Read {
+        let mut level = self.depth.wrapping_sub((self.flags & BATCH) as u32);
+        if self.flags & MESSAGE == 0 || !(level == 1 || self.flags & PARAMS != 0 && level == 2) {
+            return (at, SILENT);
+        }
+        for _ in 0..DULL_BYTES {
+            if !is_dull(chunk.byte(at)) {
+                break;
+            }
+            at += 1;
+        }
+        match chunk.byte(at) {
+            b',' => {
+                self.flags |= EXPECT_KEY;
+                at += 1;
+            }
+            b':' => {
+                self.flags &= !EXPECT_KEY;
+                at += 1;
+            }
+            _ => {}
+        }
+        match chunk.byte(at) {
+            b'"' => {}
+            b'{' => {
+                self.depth = self.depth.wrapping_add(1);
+                at += 1;
+                if level != 1 || u16::from(self.key) != KEY_PARAMS {
+                    return (at, SILENT);
+                }
+                self.flags |= PARAMS | EXPECT_KEY;
+                self.param = 0;
+                level = 2;
+                if chunk.byte(at) != b'"' {
+                    return (at, SILENT);
+                }
+            }
+            b'[' => {
+                self.depth = self.depth.wrapping_add(1);
+                return (at + 1, SILENT);
+            }
+            b'}' | b']' if level == 2 => {
+                self.flags &= !(PARAMS | EXPECT_KEY);
+                self.depth = self.depth.wrapping_sub(1);
+                return (at + 1, SILENT);
+            }
+            _ => return (at, SILENT),
+        }
+        // Behind the quote.
+        at += 1;
+        self.high = 0;
+        if self.flags & EXPECT_KEY != 0 {
+            let word = chunk.word(at);
+            let length = letters(word);
+            let quote = (word >> ((length & 7) << 3)) as u8;
+            if length < 8 && quote != b'"' {
+                return (at - 1, SILENT);
+            }
+            let key = if length < 8 { key_of(word, length, level) } else { 0 };
+            if level == 1 {
+                self.key = key as u8;
+            } else {
+                self.param = key as u8;
+            }
+            if length < 8 {
+                at += length + 1;
+                if chunk.byte(at) == b':' {
+                    self.flags &= !EXPECT_KEY;
+                    at += 1;
+                }
+                return (at, SILENT);
+            }
+            // Longer than all that matter.
+            at += 8;
+        } else if level == 1 && u16::from(self.key) == KEY_METHOD {
+            return self.method(subject, marks, chunk, at, base);
+        } else if level == 2 && u16::from(self.param) == KEY_NAME {
+            marks.name = NOWHERE;
+            self.hash = HASH_START;
+            (self.mode, self.reads, self.state, self.length, self.stale) = (PLAIN, NAME, subject.name, 0, 0);
+            return self.read_string(table, subject, marks, chunk, at, base);
+        } else if level == 2 && u16::from(self.param) == KEY_URI {
+            marks.name = NOWHERE;
+            (self.mode, self.reads, self.state, self.length, self.stale) = (PLAIN, URI, subject.uri, 0, 0);
+            return self.read_string(table, subject, marks, chunk, at, base);
+        }
+        (self.skip(chunk, at, true, false), SILENT)
+    }
+
+    /// Reads a whole method from behind its quote; one that is longer than two words, or has an escape in it, takes steps.
+    #[inline(always)]
+    fn method(&mut self, subject: &Subject, marks: &mut Marks, chunk: &Chunk, at: u32, base: u32) -> Read {
+        let (first, second) = (chunk.word(at), chunk.next_word(at));
+        let mut length = letters(first);
+        let mut last = first;
+        if length >= 8 {
+            length = letters(second);
+            last = second;
+            if length >= 8 {
+                return (at - 1, SILENT);
+            }
+            last >>= length << 3;
+            length += 8;
+        } else {
+            last >>= length << 3;
+        }
+        if last as u8 != b'"' {
+            return (at - 1, SILENT);
+        }
+        const TOOLS: u64 = u64::from_le_bytes(*b"tools/ca");
+        const PROMPTS: u64 = u64::from_le_bytes(*b"prompts/");
+        const RESOURCES: u64 = u64::from_le_bytes(*b"resource");
+        // Above what the second word has besides.
+        let rest = second << (((16 - length) & 7) << 3);
+        let method = match (length, first) {
+            (10, TOOLS) if rest == u64::from_le_bytes(*b"\0\0\0\0\0\0ll") => METHOD_TOOL,
+            (11, PROMPTS) if rest == u64::from_le_bytes(*b"\0\0\0\0\0get") => METHOD_PROMPT,
+            (14, RESOURCES) if rest == u64::from_le_bytes(*b"\0\0s/read") => METHOD_RESOURCE,
+            _ => METHOD_OTHER,
+        };
+        let end = at + length;
+        marks.method = if length == 0 { NOWHERE } else { base.wrapping_add(end - 1) };
+        (end + 1, self.close_method(method, subject, marks))
+    }
+
+    /// Reads on in a string that matters, and its closing quote.
+    #[inline(always)]
+    fn read_string(
+        &mut self,
+        table: &View<'_>,
+        subject: &Subject,
+        marks: &mut Marks,
+        chunk: &Chunk,
+        mut at: u32,
+        base: u32,
+    ) -> Read {
+        let from = at;
+        let (mut state, mut hash) = (self.state, self.hash);
+        for _ in 0..NAME_WORDS {
+            let mut word = chunk.word(at);
+            let count = letters(word);
+            for index in 0..8 {
+                if index >= count {
+                    break;
+                }
+                state = table.next(state, word as u8);
+                hash = (hash ^ word & 0xFF).wrapping_mul(HASH_PRIME);
+                word >>= 8;
+            }
+            at += count;
+            if count < 8 {
+                break;
+            }
+        }
+        self.state = state;
+        if self.reads == NAME {
+            self.hash = hash;
+        }
+        let count = at - from;
+        self.length = self.length.saturating_add(count as u16);
+        if count > 0 {
+            let last = base.wrapping_add(at - 1);
+            match self.reads {
+                METHOD => marks.method = last,
+                NAME | URI => marks.name = last,
+                _ => {}
+            }
+        }
+        if chunk.byte(at) != b'"' {
+            return (at, SILENT);
+        }
+        (at + 1, self.close(table, subject, marks))
+    }
+}
+
+/// Which of the keys that matter a word begins with, in any case: with one of `length` letters and a quote.
+#[inline(always)]
+fn key_of(word: u64, length: u32, level: u32) -> u16 {
+    // Capitals are the same bytes without one bit, and none of these bytes has another that is so.
+    let small = word | SMALL;
+    match (level, length) {
+        (1, 6) if small << 16 == METHOD_KEY => KEY_METHOD,
+        (1, 6) if small << 16 == PARAMS_KEY => KEY_PARAMS,
+        (2, 4) if small << 32 == NAME_KEY => KEY_NAME,
+        (2, 3) if small << 40 == URI_KEY => KEY_URI,
+        _ => 0,
+    }
+}
+
+/// Whether a byte outside of strings changes nothing: a blank, part of a number or a word.
+#[inline(always)]
+fn is_dull(byte: u8) -> bool {
+    matches!(byte, b' '..0x80) && !matches!(byte, b'"' | b',' | b':' | b'[' | b']' | b'{' | b'}')
+}
