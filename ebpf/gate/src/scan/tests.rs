@@ -51,10 +51,13 @@ impl Words {
             ..Head::EMPTY
         };
         let mut all = Self { head, next, states: 6 };
-        for (word, number) in [("method", KEY_METHOD), ("params", KEY_PARAMS)] {
+        // In every case in real tables.
+        for (word, number) in
+            [("method", KEY_METHOD), ("METHOD", KEY_METHOD), ("params", KEY_PARAMS), ("Params", KEY_PARAMS)]
+        {
             all.add(keys, word, number, 0);
         }
-        for (word, number) in [("name", KEY_NAME), ("uri", KEY_URI)] {
+        for (word, number) in [("name", KEY_NAME), ("nAme", KEY_NAME), ("uri", KEY_URI)] {
             all.add(param_keys, word, number, 0);
         }
         for (word, number) in
@@ -514,13 +517,90 @@ fn batched_letters_match_single_letter_reads() {
                 let params = format!(r#""params":{{"{key}":"{string}","arguments":{{"{key}":"{string}"}}}}"#);
                 let message = format!("{{\"{key}\":\"{string}\",{params},\"{key}\":\"{string}\"}}\n");
                 let whole = words.read(0, &[message.as_bytes()]);
-                for cut in (0..message.len()).step_by(7) {
+                for cut in (0..message.len()).step_by(if text.len() > 9 { 97 } else { 5 }) {
                     let (first, second) = message.as_bytes().split_at(cut);
                     assert_eq!(words.read(0, &[first, second]).len(), whole.len(), "{message} cut at {cut}");
                 }
             }
         }
     }
+}
+
+/// What messages are made of, in any order.
+const FRAGMENTS: [&[u8]; 48] = [
+    b"{",
+    b"{",
+    b"}",
+    b"}",
+    b"[",
+    b"]",
+    b"\"",
+    b"\"",
+    b":",
+    b":",
+    b",",
+    b",",
+    b" ",
+    b"\n",
+    b"\r",
+    b"\t",
+    b"\x0b",
+    b"\0",
+    b"\\",
+    b"\\\"",
+    b"\\u0064",
+    b"\\ud83d",
+    b"\\ude00",
+    b"\xc2",
+    b"\x85",
+    b"\xe2\x80\xa8",
+    b"\xe2\x80\x9c",
+    b"\xff",
+    b"0",
+    b"-1.5e3",
+    b"null",
+    b"{\"method\":\"tools/call\",\"params\":{\"name\":",
+    b"\"method\":",
+    b"\"METHOD\":",
+    b"\"params\":{",
+    b"\"Params\":",
+    b"\"name\":",
+    b"\"nAme\":",
+    b"\"uri\":",
+    b"\"tools/call\"",
+    b"\"prompts/get\"",
+    b"\"resources/read\"",
+    b"\"tools/cal\"",
+    b"\"delete_x\"",
+    b"delete_x",
+    b"\"p\"",
+    b"\"arguments\":{\"text\":\"",
+    b"\"a longer text, with more than eight letters\"",
+];
+
+/// Messages that are whole and well-formed, and everything else, read as byte by byte ([`Words::read`] compares them), however it
+/// is cut.
+#[test]
+fn tokens_match_single_steps_for_any_bytes() {
+    let words = words();
+    let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut below = |bound: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed >> 33) as usize % bound
+    };
+    let mut denied = 0;
+    for _ in 0..20_000 {
+        let begun: [&[u8]; 4] = [b"", b"{", b"[{\"params\":{", FRAGMENTS[31]];
+        let mut bytes = begun[below(begun.len())].to_vec();
+        for _ in 0..below(24) {
+            bytes.extend_from_slice(FRAGMENTS[below(FRAGMENTS.len())]);
+        }
+        let (first, second) = bytes.split_at(below(bytes.len() + 1));
+        denied += words.read(0, &[first, second]).iter().filter(|(outcome, ..)| *outcome == DENIED).count();
+    }
+    assert!(denied > 200, "{denied}");
 }
 
 #[test]
