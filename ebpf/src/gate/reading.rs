@@ -159,10 +159,13 @@ unsafe extern "C" fn step(_index: u64, context: *mut c_void) -> i64 {
         judge(walk, reading, after.name_hash());
         return 0;
     }
-    let at = reading.at;
-    if at >= reading.end {
-        return fill(reading);
+    if reading.at >= reading.end {
+        let filled = fill(reading);
+        if filled != FILLED {
+            return filled;
+        }
     }
+    let at = reading.at;
     // SAFETY: live map values.
     let (view, subject) = unsafe { (View { head: &*walk.head, next: &*walk.next }, &*walk.subject) };
     let place = reading.position + at;
@@ -180,7 +183,10 @@ unsafe extern "C" fn step(_index: u64, context: *mut c_void) -> i64 {
     0
 }
 
-/// Reads the next bytes of a write. Returns 1 where there are none, or they cannot be read.
+/// What [`fill`] returns where there is something to be read.
+const FILLED: i64 = 2;
+
+/// Takes the next bytes of a write, or turns to its next buffer: else what [`step`] is to return.
 #[inline(always)]
 fn fill(reading: &mut Reading) -> i64 {
     reading.advance();
@@ -209,7 +215,7 @@ fn fill(reading: &mut Reading) -> i64 {
     }
     reading.end = bytes as u32;
     reading.chunk.end_at(bytes as u32);
-    0
+    FILLED
 }
 
 /// Judges what the table says of the last byte. In a step of its own, so that the verifier does not go through it once for every way

@@ -26,6 +26,16 @@ const URI_KEY: u64 = u64::from_le_bytes(*b"\0\0\0\0\0uri");
 /// Where to go on, and what is said of what was read.
 type Read = (u32, Decision);
 
+/// What comes next in a message or its `params`.
+enum Next {
+    /// Nothing that is known here, or what was read is all that one call reads.
+    End(Read),
+    /// A string that is read for nothing, from behind its quote on.
+    Skipped(u32),
+    /// One that matters, from there on.
+    Read(u32),
+}
+
 impl Scan {
     /// Reads on from the byte `at` of a chunk, which is at `place` of this write, and says where it stopped: at `at` where the
     /// next byte takes a [step](Self::step). The same as a step for each byte, of which only the last can have something to be
@@ -45,28 +55,42 @@ impl Scan {
         }
         // Where the write begins, of which that may be before the chunk.
         let base = place.wrapping_sub(at);
+        let (mut from, mut in_string) = (at, false);
+        let mut is_deep = self.is_deep();
         if self.mode != OUTSIDE {
             // Half a surrogate pair is completed by what follows it.
-            return if self.mode != PLAIN || self.high != 0 {
-                (at, SILENT)
-            } else if self.reads == NOTHING {
-                (self.skip(chunk, at, true, self.is_deep()), SILENT)
-            } else {
-                self.read_string(table, subject, marks, chunk, at, base)
-            };
+            if self.mode != PLAIN || self.high != 0 {
+                return (at, SILENT);
+            }
+            if self.reads != NOTHING {
+                return self.read_string(table, subject, marks, chunk, at, base);
+            }
+            in_string = true;
+        } else if !is_deep {
+            match self.member(table, subject, marks, chunk, at, base) {
+                Next::End(read) => return read,
+                Next::Read(at) => return self.read_string(table, subject, marks, chunk, at, base),
+                Next::Skipped(at) => from = at,
+            }
+            (in_string, is_deep) = (true, false);
         }
-        if self.is_deep() {
-            return (self.skip(chunk, at, false, true), SILENT);
-        }
-        self.member(table, subject, marks, chunk, at, base)
+        // In one place: the verifier goes through it once.
+        (self.skip(chunk, from, in_string, is_deep), SILENT)
     }
 
     /// Whether nothing matters here but where strings end and how deep brackets are.
     #[inline(always)]
     fn is_deep(&self) -> bool {
-        let level = self.depth.wrapping_sub((self.flags & BATCH) as u32);
         let outmost = if self.flags & PARAMS != 0 { 3 } else { 2 };
-        self.flags & EXPECT_KEY == 0 && level >= outmost && level <= u32::MAX / 2
+        // Where there is no message the level can be one below 0.
+        let level = self.level();
+        self.flags & (EXPECT_KEY | MESSAGE) == MESSAGE && level >= outmost
+    }
+
+    /// How many brackets are open, without that of a batch.
+    #[inline(always)]
+    fn level(&self) -> u32 {
+        self.depth.wrapping_sub((self.flags & BATCH) as u32)
     }
 
     /// Passes over what matters to nobody, to the end of the string at hand, or, where there is nothing else so deep within a
@@ -117,7 +141,7 @@ impl Scan {
         at
     }
 
-    /// Reads on in a message or its `params`: up to a string's end, or a bracket.
+    /// Reads on in a message or its `params`: a key and the beginning of what it is the key of, or the end.
     #[inline(always)]
     fn member(
         &mut self,
@@ -127,10 +151,14 @@ impl Scan {
         chunk: &Chunk,
         mut at: u32,
         base: u32,
-    ) -> Read {
-        let mut level = self.depth.wrapping_sub((self.flags & BATCH) as u32);
+    ) -> Next {
+        if self.level() == 0 && chunk.byte(at) == b'{' {
+            self.begin_message(marks);
+            at += 1;
+        }
+        let level = self.level();
         if self.flags & MESSAGE == 0 || !(level == 1 || self.flags & PARAMS != 0 && level == 2) {
-            return (at, SILENT);
+            return Next::End((at, SILENT));
         }
         for _ in 0..DULL_BYTES {
             if !is_dull(chunk.byte(at)) {
@@ -147,73 +175,81 @@ impl Scan {
                 self.flags &= !EXPECT_KEY;
                 at += 1;
             }
+            b'}' | b']' => {
+                if level == 2 {
+                    self.end_params();
+                    return Next::End((at + 1, SILENT));
+                }
+                let said = self.end_message(table, subject, marks);
+                self.forget_message();
+                self.close_bracket();
+                at += 1;
+                // Between messages it is nothing.
+                if self.depth == 0 && chunk.byte(at) == b'\n' {
+                    at += 1;
+                }
+                return Next::End((at, said));
+            }
             _ => {}
         }
-        match chunk.byte(at) {
-            b'"' => {}
-            b'{' => {
-                self.depth = self.depth.wrapping_add(1);
-                at += 1;
-                if level != 1 || u16::from(self.key) != KEY_PARAMS {
-                    return (at, SILENT);
-                }
-                self.flags |= PARAMS | EXPECT_KEY;
-                self.param = 0;
-                level = 2;
-                if chunk.byte(at) != b'"' {
-                    return (at, SILENT);
-                }
-            }
-            b'[' => {
-                self.depth = self.depth.wrapping_add(1);
-                return (at + 1, SILENT);
-            }
-            b'}' | b']' if level == 2 => {
-                self.flags &= !(PARAMS | EXPECT_KEY);
-                self.depth = self.depth.wrapping_sub(1);
-                return (at + 1, SILENT);
-            }
-            _ => return (at, SILENT),
-        }
-        // Behind the quote.
-        at += 1;
-        self.high = 0;
         if self.flags & EXPECT_KEY != 0 {
-            let word = chunk.word(at);
-            let length = letters(word);
-            let quote = (word >> ((length & 7) << 3)) as u8;
-            if length < 8 && quote != b'"' {
-                return (at - 1, SILENT);
+            if chunk.byte(at) != b'"' {
+                return Next::End((at, SILENT));
             }
-            let key = if length < 8 { key_of(word, length, level) } else { 0 };
+            let word = chunk.word(at + 1);
+            let length = letters(word);
+            let key = if length >= 8 {
+                // Longer than all that matter.
+                0
+            } else if (word >> (length << 3)) as u8 == b'"' {
+                key_of(word, length, level)
+            } else {
+                return Next::End((at, SILENT));
+            };
             if level == 1 {
                 self.key = key as u8;
             } else {
                 self.param = key as u8;
             }
-            if length < 8 {
-                at += length + 1;
-                if chunk.byte(at) == b':' {
-                    self.flags &= !EXPECT_KEY;
-                    at += 1;
-                }
-                return (at, SILENT);
+            if length >= 8 {
+                return Next::Skipped(at + 9);
             }
-            // Longer than all that matter.
-            at += 8;
-        } else if level == 1 && u16::from(self.key) == KEY_METHOD {
-            return self.method(subject, marks, chunk, at, base);
-        } else if level == 2 && u16::from(self.param) == KEY_NAME {
-            marks.name = NOWHERE;
-            self.hash = HASH_START;
-            (self.mode, self.reads, self.state, self.length, self.stale) = (PLAIN, NAME, subject.name, 0, 0);
-            return self.read_string(table, subject, marks, chunk, at, base);
-        } else if level == 2 && u16::from(self.param) == KEY_URI {
-            marks.name = NOWHERE;
-            (self.mode, self.reads, self.state, self.length, self.stale) = (PLAIN, URI, subject.uri, 0, 0);
-            return self.read_string(table, subject, marks, chunk, at, base);
+            at += length + 2;
+            if chunk.byte(at) != b':' {
+                return Next::End((at, SILENT));
+            }
+            self.flags &= !EXPECT_KEY;
+            at += 1;
         }
-        (self.skip(chunk, at, true, false), SILENT)
+        match chunk.byte(at) {
+            b'"' => {}
+            b'{' => {
+                self.open_brace();
+                return Next::End((at + 1, SILENT));
+            }
+            b'[' => {
+                self.depth = self.depth.wrapping_add(1);
+                return Next::End((at + 1, SILENT));
+            }
+            _ => return Next::End((at, SILENT)),
+        }
+        if level == 1 {
+            if u16::from(self.key) == KEY_METHOD {
+                return Next::End(self.method(subject, marks, chunk, at + 1, base));
+            }
+            return Next::Skipped(at + 1);
+        }
+        (self.state, self.reads) = match u16::from(self.param) {
+            KEY_NAME => (subject.name, NAME),
+            KEY_URI => (subject.uri, URI),
+            _ => return Next::Skipped(at + 1),
+        };
+        marks.name = NOWHERE;
+        if self.reads == NAME {
+            self.hash = HASH_START;
+        }
+        (self.mode, self.length, self.high, self.stale) = (PLAIN, 0, 0, 0);
+        Next::Read(at + 1)
     }
 
     /// Reads a whole method from behind its quote; one that is longer than two words, or has an escape in it, takes steps.
