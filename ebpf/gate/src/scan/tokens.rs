@@ -1,9 +1,9 @@
 //! Many bytes at once: what is most of every message.
 
-use super::words::{SMALL, letters, unread_letters, unstructured};
+use super::words::{SMALL, all_letters, letters, unread_letters, unstructured};
 use super::{
-    BATCH, Chunk, Decision, EXPECT_KEY, HASH_PRIME, HASH_START, MESSAGE, METHOD, Marks, NAME, NOTHING,
-    NOWHERE, OUTSIDE, PARAMS, PLAIN, SILENT, Scan, URI,
+    ASKED, BATCH, Chunk, Decision, EXPECT_KEY, HASH_PRIME, HASH_START, LOCATED, MESSAGE, METHOD, Marks, NAME,
+    NAMED, NOTHING, NOWHERE, OUTSIDE, PARAMS, PLAIN, SILENT, Scan, URI,
 };
 use crate::table::{
     KEY_METHOD, KEY_NAME, KEY_PARAMS, KEY_URI, METHOD_OTHER, METHOD_PROMPT, METHOD_RESOURCE, METHOD_TOOL,
@@ -11,11 +11,35 @@ use crate::table::{
 };
 
 /// How often a string or a bracket is looked for, or eight bytes are passed over, in one call: the verifier goes through each.
-const LOOKS: u32 = 32;
+const LOOKS: u32 = 16;
 /// Most words of a name that are read in one call.
 const NAME_WORDS: u32 = 4;
+/// Most digits of an id that are passed over with its key.
+const ID_DIGITS: u32 = 3;
 /// Most bytes of a number, a word or blanks that are passed over in one call.
 const DULL_BYTES: u32 = 8;
+
+/// Phrases that most messages have, as nearly all who write them write them: each is known by a comparison or two. Where a phrase has
+/// a word in part, its bytes are the highest.
+mod phrase {
+    /// `"jsonrpc":"2.0"`
+    pub const VERSION: [u64; 2] = [word(b"\"jsonrpc"), word(b"\0\":\"2.0\"")];
+    /// `"id":`
+    pub const ID: u64 = word(b"\0\0\0\"id\":");
+    /// `"method":"tools/call","params":{`
+    pub const CALL: [u64; 4] =
+        [word(b"\"method\""), word(b":\"tools/"), word(b"call\",\"p"), word(b"arams\":{")];
+    /// Where the method ends in it.
+    pub const METHOD_END: u32 = 20;
+    /// `"name":"`
+    pub const NAME: u64 = word(b"\"name\":\"");
+    /// `,"arguments":{`
+    pub const ARGUMENTS: [u64; 2] = [word(b",\"argume"), word(b"\0\0nts\":{")];
+
+    const fn word(bytes: &[u8; 8]) -> u64 {
+        u64::from_le_bytes(*bytes)
+    }
+}
 
 /// Keys that matter, as they are read: their bytes, the first lowest, above those that a word has besides.
 const METHOD_KEY: u64 = u64::from_le_bytes(*b"\0\0method");
@@ -32,6 +56,8 @@ enum Next {
     End(Read),
     /// A string that is read for nothing, from behind its quote on.
     Skipped(u32),
+    /// Arguments, from behind their bracket on.
+    Deep(u32),
     /// One that matters, from there on.
     Read(u32),
 }
@@ -70,9 +96,9 @@ impl Scan {
             match self.member(table, subject, marks, chunk, at, base) {
                 Next::End(read) => return read,
                 Next::Read(at) => return self.read_string(table, subject, marks, chunk, at, base),
-                Next::Skipped(at) => from = at,
+                Next::Skipped(at) => (from, in_string) = (at, true),
+                Next::Deep(at) => (from, is_deep) = (at, true),
             }
-            (in_string, is_deep) = (true, false);
         }
         // In one place: the verifier goes through it once.
         (self.skip(chunk, from, in_string, is_deep), SILENT)
@@ -104,6 +130,9 @@ impl Scan {
             let passed = if in_string { unread_letters(word) } else { unstructured(word) };
             at += passed;
             if passed >= 8 {
+                if in_string && all_letters(chunk.word(at), chunk.next_word(at)) {
+                    at += 16;
+                }
                 continue;
             }
             let byte = (word >> (passed << 3)) as u8;
@@ -152,33 +181,50 @@ impl Scan {
         mut at: u32,
         base: u32,
     ) -> Next {
-        if self.level() == 0 && chunk.byte(at) == b'{' {
+        let mut word = chunk.word(at);
+        if self.level() == 0 && word as u8 == b'{' {
             self.begin_message(marks);
             at += 1;
+            word = chunk.word(at);
         }
-        let level = self.level();
-        if self.flags & MESSAGE == 0 || !(level == 1 || self.flags & PARAMS != 0 && level == 2) {
+        let (mut level, mut flags) = (self.level(), self.flags);
+        if flags & MESSAGE == 0 || !(level == 1 || flags & PARAMS != 0 && level == 2) {
             return Next::End((at, SILENT));
         }
-        for _ in 0..DULL_BYTES {
-            if !is_dull(chunk.byte(at)) {
-                break;
-            }
-            at += 1;
-        }
-        match chunk.byte(at) {
-            b',' => {
-                self.flags |= EXPECT_KEY;
+        if is_dull(word as u8) {
+            for _ in 0..DULL_BYTES {
                 at += 1;
+                word >>= 8;
+                if !is_dull(word as u8) {
+                    break;
+                }
+            }
+            word = chunk.word(at);
+        }
+        if level == 2 && [word, chunk.next_word(at) << 16] == phrase::ARGUMENTS {
+            self.param = 0;
+            self.flags = flags & !EXPECT_KEY;
+            self.depth = self.depth.wrapping_add(1);
+            return Next::Deep(at + 14);
+        }
+        match word as u8 {
+            b',' => {
+                flags |= EXPECT_KEY;
+                at += 1;
+                word = chunk.word(at);
             }
             b':' => {
-                self.flags &= !EXPECT_KEY;
+                flags &= !EXPECT_KEY;
                 at += 1;
+                word = chunk.word(at);
             }
             b'}' | b']' => {
                 if level == 2 {
                     self.end_params();
-                    return Next::End((at + 1, SILENT));
+                    at += 1;
+                    if chunk.byte(at) != b'}' {
+                        return Next::End((at, SILENT));
+                    }
                 }
                 let said = self.end_message(table, subject, marks);
                 self.forget_message();
@@ -192,36 +238,86 @@ impl Scan {
             }
             _ => {}
         }
-        if self.flags & EXPECT_KEY != 0 {
-            if chunk.byte(at) != b'"' {
+        self.flags = flags;
+        if flags & EXPECT_KEY != 0 {
+            if level == 1 {
+                if [word, chunk.next_word(at) << 8] == phrase::VERSION {
+                    self.key = 0;
+                    flags &= !EXPECT_KEY;
+                    at += 15;
+                    if chunk.byte(at) == b',' {
+                        flags |= EXPECT_KEY;
+                        at += 1;
+                    }
+                    word = chunk.word(at);
+                }
+                if flags & EXPECT_KEY != 0 && word << 24 == phrase::ID {
+                    self.key = 0;
+                    flags &= !EXPECT_KEY;
+                    at += 5;
+                    word >>= 40;
+                    for _ in 0..ID_DIGITS {
+                        if !(word as u8).is_ascii_digit() {
+                            break;
+                        }
+                        at += 1;
+                        word >>= 8;
+                    }
+                    if chunk.byte(at) == b',' {
+                        flags |= EXPECT_KEY;
+                        at += 1;
+                    }
+                    word = chunk.word(at);
+                }
+                if flags & (EXPECT_KEY | ASKED | NAMED | LOCATED) == EXPECT_KEY
+                    && [word, chunk.next_word(at), chunk.word(at + 16), chunk.next_word(at + 16)]
+                        == phrase::CALL
+                    && subject.any[METHOD_TOOL as usize] == 0
+                {
+                    marks.method = base.wrapping_add(at + phrase::METHOD_END - 1);
+                    self.methods |= 1 << METHOD_TOOL;
+                    (self.key, self.param) = (KEY_PARAMS as u8, 0);
+                    self.depth = self.depth.wrapping_add(1);
+                    flags |= ASKED | PARAMS;
+                    at += 32;
+                    word = chunk.word(at);
+                    level = 2;
+                }
+                self.flags = flags;
+            }
+            if level == 2 && word == phrase::NAME {
+                self.param = KEY_NAME as u8;
+                self.flags = flags & !EXPECT_KEY;
+                self.begin_name(NAME, subject.name, marks);
+                return Next::Read(at + 8);
+            }
+            if flags & EXPECT_KEY == 0 || word as u8 != b'"' {
                 return Next::End((at, SILENT));
             }
-            let word = chunk.word(at + 1);
-            let length = letters(word);
-            let key = if length >= 8 {
-                // Longer than all that matter.
-                0
-            } else if (word >> (length << 3)) as u8 == b'"' {
-                key_of(word, length, level)
-            } else {
+            let key = chunk.word(at + 1);
+            let length = letters(key);
+            if length < 8 && (key >> (length << 3)) as u8 != b'"' {
                 return Next::End((at, SILENT));
-            };
+            }
+            let known = key_of(key, length, level);
             if level == 1 {
-                self.key = key as u8;
+                self.key = known as u8;
             } else {
-                self.param = key as u8;
+                self.param = known as u8;
             }
             if length >= 8 {
                 return Next::Skipped(at + 9);
             }
             at += length + 2;
-            if chunk.byte(at) != b':' {
+            word = chunk.word(at);
+            if word as u8 != b':' {
                 return Next::End((at, SILENT));
             }
-            self.flags &= !EXPECT_KEY;
+            self.flags = flags & !EXPECT_KEY;
             at += 1;
+            word >>= 8;
         }
-        match chunk.byte(at) {
+        match word as u8 {
             b'"' => {}
             b'{' => {
                 self.open_brace();
@@ -239,17 +335,23 @@ impl Scan {
             }
             return Next::Skipped(at + 1);
         }
-        (self.state, self.reads) = match u16::from(self.param) {
-            KEY_NAME => (subject.name, NAME),
-            KEY_URI => (subject.uri, URI),
+        match u16::from(self.param) {
+            KEY_NAME => self.begin_name(NAME, subject.name, marks),
+            KEY_URI => self.begin_name(URI, subject.uri, marks),
             _ => return Next::Skipped(at + 1),
-        };
+        }
+        Next::Read(at + 1)
+    }
+
+    /// The first quote of a name or a URI.
+    #[inline(always)]
+    fn begin_name(&mut self, reads: u8, state: u16, marks: &mut Marks) {
         marks.name = NOWHERE;
-        if self.reads == NAME {
+        if reads == NAME {
             self.hash = HASH_START;
         }
-        (self.mode, self.length, self.high, self.stale) = (PLAIN, 0, 0, 0);
-        Next::Read(at + 1)
+        (self.mode, self.reads, self.state) = (PLAIN, reads, state);
+        (self.length, self.high, self.stale) = (0, 0, 0);
     }
 
     /// Reads a whole method from behind its quote; one that is longer than two words, or has an escape in it, takes steps.

@@ -41,6 +41,14 @@ pub(super) fn letters(word: u64) -> u32 {
     before(controls(word) | equal(word, b'"') | equal(word, b'\\') | word)
 }
 
+/// Whether all of two words do.
+#[inline(always)]
+pub(super) fn all_letters(first: u64, second: u64) -> bool {
+    let quotes = equal(first, b'"') | equal(second, b'"');
+    let backslashes = equal(first, b'\\') | equal(second, b'\\');
+    (controls(first) | controls(second) | quotes | backslashes | first | second) & HIGHEST == 0
+}
+
 /// The same of a string that is read for nothing: with longer characters, but for the first bytes of those that
 /// [end a line](super::line).
 #[inline(always)]
@@ -64,7 +72,7 @@ pub(super) fn unstructured(word: u64) -> u32 {
 mod tests {
     extern crate std;
 
-    use super::{letters, unread_letters, unstructured};
+    use super::{all_letters, letters, unread_letters, unstructured};
 
     #[test]
     fn bytes_of_a_kind_are_counted_up_to_the_first_other() {
@@ -81,6 +89,10 @@ mod tests {
                     bytes[at + 1..].fill(above);
                     let count = |is: &dyn Fn(&u8) -> bool| bytes.iter().take_while(|byte| is(byte)).count();
                     let word = u64::from_le_bytes(bytes);
+                    let all = [count(&is_letter) == 8, below != b'"' && is_letter(&below)];
+                    let other = u64::from_le_bytes([below; 8]);
+                    assert_eq!(all_letters(word, other), all == [true; 2], "{bytes:?}");
+                    assert_eq!(all_letters(other, word), all == [true; 2], "{bytes:?}");
                     let found = [letters(word), unread_letters(word), unstructured(word)];
                     let expected = [count(&is_letter), count(&is_unread), count(&is_unstructured)]
                         .map(|count| count as u32);
