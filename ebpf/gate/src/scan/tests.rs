@@ -165,6 +165,8 @@ fn remembered(scan: &Scan) -> Scan {
     match (scan.mode, scan.reads) {
         (OUTSIDE, _) => Scan { key: scan.key, param: scan.param, ..nothing },
         (_, NOTHING | KEY | PARAM_KEY) => Scan { mode: PLAIN, high: 0, ..nothing },
+        // Digits of an escape that has ended.
+        (PLAIN | ESCAPE, _) => Scan { code: 0, ..*scan },
         _ => *scan,
     }
 }
