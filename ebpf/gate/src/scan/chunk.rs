@@ -32,21 +32,26 @@ impl Chunk {
     /// Only those before `end` count, which is [`CHUNK_BYTES`] at most.
     #[inline(always)]
     pub fn end_at(&mut self, end: u32) {
-        // Masked for the verifier.
-        let from = end as usize & (SIZE - 1);
         #[cfg(not(target_arch = "bpf"))]
-        if let Some(beyond) = self.0.get_mut(from..from + BEYOND) {
-            beyond.fill(0);
+        {
+            let from = end as usize & (SIZE - 1);
+            if let Some(beyond) = self.0.get_mut(from..from + BEYOND) {
+                beyond.fill(0);
+            }
         }
-        // The compiler would write byte after byte.
+        // As with words below.
         // SAFETY: of the bytes and what is behind them.
         #[cfg(target_arch = "bpf")]
         unsafe {
             asm!(
-                "*(u64 *)({to} + 0) = {zero}",
-                "*(u64 *)({to} + 8) = {zero}",
-                to = in(reg) self.0.as_mut_ptr().add(from),
+                "{end} &= {mask}",
+                "{end} += {to}",
+                "*(u64 *)({end} + 0) = {zero}",
+                "*(u64 *)({end} + 8) = {zero}",
+                end = inout(reg) end as u64 => _,
+                to = in(reg) self.0.as_mut_ptr(),
                 zero = in(reg) 0_u64,
+                mask = const SIZE - 1,
                 options(nostack),
             );
         }
@@ -55,7 +60,7 @@ impl Chunk {
     /// The byte at an index up to [`CHUNK_BYTES`].
     #[inline(always)]
     pub fn byte(&self, at: u32) -> u8 {
-        self.0[at as usize & (SIZE - 1)]
+        self.word(at) as u8
     }
 
     /// The eight bytes from there on, the first lowest.
@@ -73,22 +78,26 @@ impl Chunk {
     #[inline(always)]
     fn words<const BEHIND: usize>(&self, at: u32) -> u64 {
         const { assert!(BEHIND + 8 <= BEYOND) };
-        let from = at as usize & (SIZE - 1);
         #[cfg(not(target_arch = "bpf"))]
         {
+            let from = at as usize & (SIZE - 1);
             let bytes = self.0.get(from + BEHIND..).and_then(|rest| rest.first_chunk());
             bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
         }
-        // The compiler would read byte after byte.
+        // The compiler would read byte after byte, and mask another register than it adds: the bound has to be seen right before it
+        // counts.
         #[cfg(target_arch = "bpf")]
         {
             let word: u64;
             // SAFETY: of the bytes and what is behind them.
             unsafe {
                 asm!(
-                    "{word} = *(u64 *)({from} + {behind})",
-                    word = out(reg) word,
-                    from = in(reg) self.0.as_ptr().add(from),
+                    "{at} &= {mask}",
+                    "{at} += {from}",
+                    "{at} = *(u64 *)({at} + {behind})",
+                    at = inout(reg) at as u64 => word,
+                    from = in(reg) self.0.as_ptr(),
+                    mask = const SIZE - 1,
                     behind = const BEHIND,
                     options(pure, readonly, nostack),
                 );
