@@ -7,7 +7,8 @@ use mcpwarden_abi::{
     GATE_BECAUSE_UNREADABLE, GATE_NEUTRALIZE, GateSettings,
 };
 use mcpwarden_gate::{
-    BY_FORGOTTEN, BY_NOTHING, BY_WHAT_IT_MAY_DO, CHUNK_BYTES, Call, DENY, Decision, Marks, NOWHERE, UNDECIDED, View,
+    BY_FORGOTTEN, BY_NOTHING, BY_WHAT_IT_MAY_DO, CHUNK_BYTES, Call, DENY, Decision, Marks, NOWHERE,
+    UNDECIDED, View,
 };
 
 use super::{
@@ -106,8 +107,12 @@ impl Reading {
     #[inline(always)]
     fn found(&mut self, said: &Decision) {
         if said.is_call || said.outcome & (DENY | UNDECIDED) != 0 {
-            self.verdict =
-                Verdict { outcome: said.outcome, is_call: said.is_call as u8, is_new: 1, position: said.place };
+            self.verdict = Verdict {
+                outcome: said.outcome,
+                is_call: said.is_call as u8,
+                is_new: 1,
+                position: said.place,
+            };
         }
     }
 
