@@ -31,6 +31,8 @@ fn main() -> Result<()> {
         // Without BTF the kernel refuses bpf_loop callbacks ("missing btf func_info").
         "-Cdebuginfo=2",
         "-Clink-arg=--btf",
+        // Else to clear or copy a few words is a call that goes byte by byte.
+        "-Clink-arg=--disable-expand-memcpy-in-order",
         // The compiler is pinned: a warning is this program's fault, and nobody would see it.
         "-Dwarnings",
     ];

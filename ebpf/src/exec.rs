@@ -208,7 +208,8 @@ pub extern "C" fn report(task: u64, tgid: u32, connection: ConnectionId, flags: 
         info.uid = ids as u32;
         info.gid = (ids >> 32) as u32;
         match tables::connection(connection) {
-            Some(known) => info.connection = *known,
+            // Of what may overlap all would be read before anything is written: the stack has no room for that.
+            Some(known) => core::ptr::copy_nonoverlapping(known, &raw mut info.connection, 1),
             None => {
                 entry.discard(0);
                 return 0;

@@ -84,7 +84,7 @@ pub fn evaluate(channel: *const Channel, bytes: Coming) -> i32 {
     }
     // SAFETY: live map values, the first of which this write has claimed.
     let is_lost = unsafe {
-        (*gated).member = *member;
+        core::ptr::copy_nonoverlapping(member, &raw mut (*gated).member, 1);
         (*gated).lost != 0
     };
     if is_lost {

@@ -10,7 +10,7 @@ use crate::{
     capture,
     kernel::{self, End, Ptr},
     log, socket,
-    tables::{CHANNELS, CONNECTIONS, channel, count, find, next_number, now},
+    tables::{CHANNELS, CONNECTIONS, channel, count, expect_channel, find, next_number, now},
 };
 
 /// The ends at descriptors 0 and 1 of a task, where both can carry MCP.
@@ -86,6 +86,7 @@ pub fn register(task: Ptr, tgid: u32) -> Option<ConnectionId> {
 #[inline(always)]
 pub fn assign(key: &ChannelKey, write_capture: u64, read_capture: u64, write_count: u64, read_count: u64) {
     let fresh = Channel { write_capture, read_capture, write_count, read_count };
+    expect_channel(key);
     if CHANNELS.insert(key, &fresh, BPF_NOEXIST as u64).is_ok() {
         return;
     }

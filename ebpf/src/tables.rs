@@ -14,12 +14,22 @@ use mcpwarden_abi::{
     COUNTERS, Channel, ChannelKey, Connection, ConnectionId, Counter, Endpoint, NETWORK_DISCOVER, Network,
     Positions, SOCKET, SOCKETS_MOST, Socket,
 };
+use mcpwarden_gate::Number;
 
 use crate::kernel;
 
 /// The only thing a hook looks up for a descriptor. Its 3 MB are taken at once, as those of the table of sockets are.
 #[map(name = "CHANNELS")]
 pub static CHANNELS: HashMap<ChannelKey, Channel> = HashMap::with_max_entries(32_768, 0);
+
+/// Words of [`CHANNEL_INODES`]: a power of two.
+const INODE_WORDS: usize = 1 << 14;
+
+/// Which inodes may be channels: a bit for the lowest digits of their numbers, which is set before one is and stays set (128 KiB; of
+/// servers that start every two seconds it takes a day and a half until half the bits are). All other inodes, which are nearly all
+/// that are read and written, need no look-up then.
+#[map(name = "CHANNEL_INODES")]
+static CHANNEL_INODES: Array<[Number; INODE_WORDS]> = Array::with_max_entries(1, 0);
 
 /// What is known of each connection.
 #[map(name = "CONNECTIONS")]
@@ -208,6 +218,31 @@ pub fn forebears(tgid: u32) -> [Option<Forker>; FOREBEARS] {
     found
 }
 
+/// The word of [`CHANNEL_INODES`] that the bit of an inode is in, and the bit.
+#[inline(always)]
+fn bit_of(inode: u64) -> Option<(&'static Number, u64)> {
+    // SAFETY: a live map value.
+    let words = unsafe { &*CHANNEL_INODES.get_ptr(0)? };
+    Some((&words[(inode >> 6) as usize & (INODE_WORDS - 1)], 1 << (inode & 63)))
+}
+
+/// Whether an inode of this number can be a channel: false for nearly all that are none.
+#[inline(always)]
+pub fn may_be_channel(inode: u64) -> bool {
+    // There always is a word: with "true" where there is none, the verifier would go through all that follows twice.
+    bit_of(inode).is_some_and(|(word, bit)| word.get() & bit != 0)
+}
+
+/// An inode is about to become a channel.
+#[inline(always)]
+pub fn expect_channel(key: &ChannelKey) {
+    if let Some((word, bit)) = bit_of(key.inode)
+        && word.get() & bit == 0
+    {
+        word.or(bit);
+    }
+}
+
 /// What reads and writes on this inode mean.
 #[inline(always)]
 pub fn channel(key: &ChannelKey) -> Option<*const Channel> {
@@ -296,6 +331,7 @@ pub fn next_number() -> Option<ConnectionId> {
 /// Gives an inode that is no other channel these roles. Whether there was room.
 #[inline(always)]
 pub fn assign_alone(key: &ChannelKey, roles: &Channel) -> bool {
+    expect_channel(key);
     let there = CHANNELS.insert(key, roles, 0).is_ok();
     if !there {
         count(Counter::ChannelsRefused, 1);

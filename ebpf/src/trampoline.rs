@@ -190,6 +190,13 @@ fn of_process(place: Location) -> Option<Source> {
 
 #[inline(always)]
 fn channel_of(file: Ptr) -> Option<*const Channel> {
+    if file.is_null() {
+        return None;
+    }
+    let inode: Ptr = load(file, offset!(file_inode));
+    if inode.is_null() || !tables::may_be_channel(load(inode, offset!(inode_ino))) {
+        return None;
+    }
     tables::channel(&key_of_file(file)?)
 }
 

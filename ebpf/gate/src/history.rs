@@ -134,14 +134,14 @@ impl Call {
         let (mut by, mut known) = (BY_NOTHING, None);
         if subject.across != 0 {
             by = BY_FORGOTTEN;
-            if let Some(session) = memory.session()
-                && let Some(calls) = memory.calls()
-            {
+            if let Some(session) = memory.session() {
                 let (rules, turn) = (&view.head.rules, memory.turn());
                 let Self { server, is_first, .. } = *self;
-                let across = Across { rules, session, calls, turn, server, does, is_first, now };
-                by = across.judge();
-                known = Some(session);
+                let across = Across { rules, session, turn, server, does, is_first, now };
+                by = across.judge(memory);
+                if by != BY_FORGOTTEN {
+                    known = Some(session);
+                }
             }
             if subject.across & ACROSS_JUDGED == 0 {
                 by = BY_NOTHING;
@@ -193,7 +193,6 @@ impl Call {
 struct Across<'a> {
     rules: &'a Rules,
     session: &'a Session,
-    calls: &'a Calls,
     turn: &'a Turn,
     server: u32,
     does: u8,
@@ -233,7 +232,7 @@ fn server_of(number: u64) -> u64 {
 impl Across<'_> {
     /// What the rules say. It counts as a call of its server, whatever that is.
     #[inline(always)]
-    fn judge(&self) -> u8 {
+    fn judge(&self, memory: &impl Memory) -> u8 {
         let (session, rules, now) = (self.session, self.rules, self.now);
         let own = 1 << (self.server as u64 & (SERVERS as u64 - 1));
         let others = session.servers.or(own) & !own;
@@ -243,7 +242,9 @@ impl Across<'_> {
         if others == 0 && (first == 0 || first == self.server.wrapping_add(1)) {
             return BY_NOTHING;
         }
-        let is_burst = rules.burst != 0 && self.is_first && self.calls.note(rules, now);
+        // Not before: with one server there is nothing to look up.
+        let Some(calls) = memory.calls() else { return BY_FORGOTTEN };
+        let is_burst = rules.burst != 0 && self.is_first && calls.note(rules, now);
         let maybe = self.does == DOES_ANYTHING;
         let sends = maybe || self.does == DOES_SEND;
         let writes = sends || self.does == DOES_WRITE;

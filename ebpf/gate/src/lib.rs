@@ -11,7 +11,7 @@
 //!
 //! What is denied only after other calls (rates, rules across servers) is told by what is remembered of these: [`Call`].
 #![no_std]
-#![cfg_attr(target_arch = "bpf", feature(core_intrinsics), allow(internal_features))]
+#![cfg_attr(target_arch = "bpf", feature(core_intrinsics, asm_experimental_arch), allow(internal_features))]
 
 mod atomic;
 mod history;
@@ -26,7 +26,7 @@ pub use history::{
     SERVERS, SEVERAL, Session, Turn,
 };
 pub use http::{BODY, CODED, END, FAULT, Fault, HEAD_BYTES, HttpRequests, NAMES};
-pub use scan::{Decision, LONG_NAME_BYTES, Marks, NOWHERE, Scan};
+pub use scan::{CHUNK_BYTES, Chunk, Decision, LONG_NAME_BYTES, Marks, NOWHERE, Scan};
 pub use table::{
     ACROSS_JUDGED, ACROSS_REMEMBERED, CLASS_AS_PROMPT, CLASS_AS_TOOL, CLASSES_RESERVED, DENY, ENTRIES, Head,
     KEY_METHOD, KEY_NAME, KEY_PARAMS, KEY_URI, LIMITS, Limit, METHOD_OTHER, METHOD_PROMPT, METHOD_RESOURCE,

@@ -1,4 +1,4 @@
-//! The reader itself: one byte at a time.
+//! The reader itself: one byte at a time, and [many at once](Scan::tokens) with the same result.
 //!
 //! Lines are messages, as the transport of MCP says, and every line break within one is told ([`Subject::broken`]): readers
 //! differ in what they make of it (Python's text streams end a line at CR, JSON takes it for a blank, bodies behind a
@@ -8,11 +8,15 @@
 //!
 //! Strings are read as they are sent, escapes decoded to UTF-8; half a surrogate pair becomes U+FFFD, as in the engine.
 
+mod chunk;
 mod decision;
 mod escape;
-mod letters;
 mod line;
 mod structure;
+mod tokens;
+mod words;
+
+pub use chunk::{CHUNK_BYTES, Chunk};
 
 use crate::table::{Subject, View};
 

@@ -7,14 +7,15 @@ use mcpwarden_abi::{
     GATE_BECAUSE_UNREADABLE, GATE_NEUTRALIZE, GateSettings,
 };
 use mcpwarden_gate::{
-    BY_FORGOTTEN, BY_NOTHING, BY_WHAT_IT_MAY_DO, Call, DENY, Marks, NOWHERE, UNDECIDED, View,
+    BY_FORGOTTEN, BY_NOTHING, BY_WHAT_IT_MAY_DO, CHUNK_BYTES, Call, DENY, Decision, Marks, NOWHERE,
+    UNDECIDED, View,
 };
 
 use super::{
     history,
-    state::{CHARGED, CHUNK, OVERWRITES, Overwrite, Reading, Verdict, Walk, Why},
+    state::{CHARGED, OVERWRITES, Overwrite, Reading, Verdict, Walk, Why},
 };
-use crate::source::{Source, read, read_bytes};
+use crate::source::{Source, User, read, read_bytes};
 
 /// `UIO_MAXIOV` (`linux/uio.h`)
 const MOST_BUFFERS: u32 = 1024;
@@ -73,20 +74,46 @@ impl Reading {
         self.charged_from = self.charged_from.wrapping_add(self.calls);
     }
 
-    /// So many bytes at hand were read; remembers where the last lies, if it is one that can be neutralized.
+    /// All bytes at hand were read; remembers where those lie that can be neutralized.
     #[inline(always)]
-    fn advance(&mut self, bytes: u32) {
-        let (position, address) = (self.position + bytes - 1, self.address + bytes as u64 - 1);
-        if self.marks.name == position {
-            self.name_at = address;
+    fn advance(&mut self) {
+        let bytes = self.end;
+        if self.marks.name.wrapping_sub(self.position) < bytes {
+            self.name_at = self.address_of(self.marks.name);
         }
-        if self.marks.method == position {
-            self.method_at = address;
+        if self.marks.method.wrapping_sub(self.position) < bytes {
+            self.method_at = self.address_of(self.marks.method);
         }
-        self.at += bytes;
         self.address += bytes as u64;
         self.left -= bytes as u64;
         self.position += bytes;
+        (self.at, self.end) = (0, 0);
+    }
+
+    /// Where a byte lies whose position is that of a mark.
+    #[inline(always)]
+    fn address_of(&self, position: u32) -> User {
+        let behind = position.wrapping_sub(self.position);
+        if behind < self.end {
+            self.address + behind as u64
+        } else if position == self.marks.name {
+            self.name_at
+        } else {
+            self.method_at
+        }
+    }
+
+    /// Remembers what was said of what was read last, until it is judged.
+    #[inline(always)]
+    fn found(&mut self, said: &Decision) {
+        if said.is_call || said.outcome & (DENY | UNDECIDED) != 0 {
+            self.verdict = Verdict {
+                outcome: said.outcome,
+                is_call: said.is_call as u8,
+                is_new: 1,
+                position: said.place,
+            };
+        }
     }
 
     /// A message must not be written, or nobody can tell.
@@ -102,7 +129,7 @@ impl Reading {
                 return;
             }
             if count < OVERWRITES {
-                let address = if position == self.marks.name { self.name_at } else { self.method_at };
+                let address = self.address_of(position);
                 self.overwrite[count & (OVERWRITES - 1)] = Overwrite { address, position, why };
                 self.overwrites += 1;
                 return;
@@ -117,8 +144,9 @@ impl Reading {
 impl Walk {
     #[inline(always)]
     pub fn run(&self, limit: u32) {
-        // What is said of a byte takes a step of its own.
-        let steps = limit.saturating_mul(2).saturating_add(MOST_BUFFERS).saturating_add(4);
+        // What is said of a byte takes a step of its own, and so does each buffer, and each chunk of one.
+        let steps = limit.saturating_mul(2).saturating_add(limit / 64);
+        let steps = steps.saturating_add(2 * MOST_BUFFERS).saturating_add(8);
         // SAFETY: the callback's signature is the one bpf_loop wants, and `self` outlives the call.
         unsafe {
             bpf_loop(steps, step as *mut c_void, (&raw const *self).cast_mut().cast(), 0);
@@ -136,6 +164,37 @@ unsafe extern "C" fn step(_index: u64, context: *mut c_void) -> i64 {
         judge(walk, reading, after.name_hash());
         return 0;
     }
+    if reading.at >= reading.end {
+        let filled = fill(reading);
+        if filled != FILLED {
+            return filled;
+        }
+    }
+    let at = reading.at;
+    // SAFETY: live map values.
+    let (view, subject) = unsafe { (View { head: &*walk.head, next: &*walk.next }, &*walk.subject) };
+    let place = reading.position + at;
+    let (to, said) = after.tokens(&view, subject, &mut reading.marks, &reading.chunk, at, place);
+    if to != at {
+        // What follows takes a step of its own: the verifier would go through it once for each way to here.
+        reading.at = to;
+        reading.found(&said);
+        return 0;
+    }
+    let byte = reading.chunk.byte(at);
+    let said = after.step(&view, subject, &mut reading.marks, byte, place);
+    reading.at = at + 1;
+    reading.found(&said);
+    0
+}
+
+/// What [`fill`] returns where there is something to be read.
+const FILLED: i64 = 2;
+
+/// Takes the next bytes of a write, or turns to its next buffer: else what [`step`] is to return.
+#[inline(always)]
+fn fill(reading: &mut Reading) -> i64 {
+    reading.advance();
     if reading.left == 0 {
         if reading.index >= reading.source.buffers {
             reading.complete = 1;
@@ -147,40 +206,21 @@ unsafe extern "C" fn step(_index: u64, context: *mut c_void) -> i64 {
         };
         reading.index += 1;
         (reading.address, reading.left) = (address, length);
-        (reading.at, reading.end) = (0, 0);
         return 0;
     }
-    if reading.at >= reading.end {
-        let ahead = (reading.limit - reading.position) as u64;
-        let most = if ahead < CHUNK as u64 { ahead } else { CHUNK as u64 };
-        let bytes = if reading.left < most { reading.left } else { most };
-        if bytes == 0 {
-            return 1;
-        }
-        if !read_bytes((&raw mut reading.chunk).cast::<[u8; CHUNK]>(), bytes, reading.address) {
-            reading.because = GATE_BECAUSE_UNREADABLE as u32;
-            return 1;
-        }
-        (reading.at, reading.end) = (0, bytes as u32);
+    let ahead = (reading.limit - reading.position) as u64;
+    let most = if ahead < CHUNK_BYTES as u64 { ahead } else { CHUNK_BYTES as u64 };
+    let bytes = if reading.left < most { reading.left } else { most };
+    if bytes == 0 {
+        return 1;
     }
-    // SAFETY: live map values.
-    let (view, subject) = unsafe { (View { head: &*walk.head, next: &*walk.next }, &*walk.subject) };
-    let letters =
-        after.letters(&view, &mut reading.marks, &reading.chunk, reading.at, reading.end, reading.position);
-    if letters > 0 {
-        // What follows takes a step of its own: the verifier would go through it once for every number of letters.
-        reading.advance(letters);
-        return 0;
+    if !read_bytes(reading.chunk.bytes(), bytes, reading.address) {
+        reading.because = GATE_BECAUSE_UNREADABLE as u32;
+        return 1;
     }
-    let word = reading.chunk[(reading.at >> 3) as usize & (CHUNK / 8 - 1)];
-    let byte = (word >> ((reading.at & 7) << 3)) as u8;
-    let said = after.step(&view, subject, &mut reading.marks, byte, reading.position);
-    if said.is_call || said.outcome & (DENY | UNDECIDED) != 0 {
-        reading.verdict =
-            Verdict { outcome: said.outcome, is_call: said.is_call as u8, is_new: 1, position: said.place };
-    }
-    reading.advance(1);
-    0
+    reading.end = bytes as u32;
+    reading.chunk.end_at(bytes as u32);
+    FILLED
 }
 
 /// Judges what the table says of the last byte. In a step of its own, so that the verifier does not go through it once for every way

@@ -9,7 +9,7 @@ use aya_ebpf::{
     maps::{Array, HashMap},
 };
 use mcpwarden_abi::{ConnectionId, Counter, GATED_WORDS, GateMember, GateSettings};
-use mcpwarden_gate::{ENTRIES, Head, Marks, Number, Scan, Subject};
+use mcpwarden_gate::{Chunk, ENTRIES, Head, Marks, Number, Scan, Subject};
 
 use crate::{
     source::{Source, User},
@@ -40,8 +40,6 @@ pub static GATED: HashMap<ConnectionId, Gated> = HashMap::with_max_entries(8_192
 pub const OVERWRITES: usize = 4;
 /// Most calls of a write that are known again when it is written anew. A power of two.
 pub const CHARGED: usize = 8;
-/// How much of a buffer is read at once. Bytes; a power of two.
-pub const CHUNK: usize = 256;
 
 /// What is known of a channel.
 #[repr(C)]
@@ -82,17 +80,17 @@ const _: () = assert!(size_of::<Gated>() == 8 * GATED_WORDS);
 /// How far a write is read, and what was found.
 #[repr(C)]
 pub struct Reading {
-    /// Where the next byte lies.
+    /// Where the first byte of `chunk` lies, or of what comes next.
     pub address: User,
-    /// What is left of the buffer at hand.
+    /// What the buffer at hand has from there on.
     pub left: u64,
     /// The next buffer of a vector.
     pub index: u64,
     pub source: Source,
-    /// Where the last letter of a name lies, and of a method: those of `marks`.
+    /// Where the last letter of a name lies, and of a method: those of `marks`, where they are not in `chunk`.
     pub name_at: User,
     pub method_at: User,
-    /// The next byte's position in the write: how many were read.
+    /// The position of the first byte of `chunk` in the write: how many were read, once all were.
     pub position: u32,
     /// No more than so many bytes are read.
     pub limit: u32,
@@ -124,7 +122,7 @@ pub struct Reading {
     /// What was said of the last byte.
     pub verdict: Verdict,
     pub overwrite: [Overwrite; OVERWRITES],
-    pub chunk: [u64; CHUNK / 8],
+    pub chunk: Chunk,
 }
 
 /// Why something is done.

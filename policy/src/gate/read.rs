@@ -1,6 +1,8 @@
 //! Bytes through a table, as the kernel half reads them.
 
-use mcpwarden_gate::{BODY, CODED, Decision, END, Fault, HttpRequests, Marks, NOWHERE, Scan};
+use mcpwarden_gate::{
+    BODY, CHUNK_BYTES, CODED, Chunk, Decision, END, Fault, HttpRequests, Marks, NOWHERE, Scan,
+};
 
 use super::{GateTable, GateVerdict, verdict};
 
@@ -34,10 +36,25 @@ impl GateReader {
     /// those that pass and are no calls.
     pub fn write(&mut self, table: &GateTable, subject: u32, bytes: &[u8], mut each: impl FnMut(GateSaid)) {
         let view = table.view();
-        let (who, mut marks) = (view.subject(subject), Marks::NONE);
+        let (who, mut marks, mut chunk) = (view.subject(subject), Marks::NONE, Chunk::default());
+        let mut found = |said: Decision| GateSaid::of(said).into_iter().for_each(&mut each);
         self.0.begin(&view, who);
-        for (place, byte) in (0_u32..).zip(bytes) {
-            GateSaid::of(self.0.step(&view, who, &mut marks, *byte, place)).into_iter().for_each(&mut each);
+        let mut place = 0_u32;
+        for bytes in bytes.chunks(CHUNK_BYTES) {
+            chunk.bytes().iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+            let (mut at, end) = (0, u32::try_from(bytes.len()).unwrap_or(0));
+            chunk.end_at(end);
+            while at < end {
+                let (to, said) = self.0.tokens(&view, who, &mut marks, &chunk, at, place + at);
+                if to == at {
+                    found(self.0.step(&view, who, &mut marks, chunk.byte(at), place + at));
+                    at += 1;
+                } else {
+                    found(said);
+                    at = to;
+                }
+            }
+            place += end;
         }
     }
 

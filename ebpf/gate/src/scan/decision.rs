@@ -26,7 +26,7 @@ impl Scan {
     }
 
     #[inline(always)]
-    fn close_method(&mut self, method: u16, subject: &Subject, marks: &Marks) -> Decision {
+    pub(super) fn close_method(&mut self, method: u16, subject: &Subject, marks: &Marks) -> Decision {
         if self.flags & ASKED != 0 {
             self.flags |= ASKED_TWICE;
         }

@@ -51,17 +51,9 @@ impl Scan {
                     (NOTHING, 0)
                 };
             }
-            b'{' => {
-                if level == 0 {
-                    self.forget_message();
-                    self.flags |= MESSAGE | EXPECT_KEY;
-                    *marks = Marks::NONE;
-                } else if within && level == 1 && u16::from(self.key) == KEY_PARAMS {
-                    self.flags |= PARAMS | EXPECT_KEY;
-                    self.param = 0;
-                }
-                self.depth = self.depth.wrapping_add(1);
-            }
+            b'{' if level == 0 => self.begin_message(marks),
+            b'{' if within => self.open_brace(),
+            b'{' => self.depth = self.depth.wrapping_add(1),
             b'[' => {
                 if self.depth == 0 {
                     self.flags = BATCH;
@@ -76,10 +68,7 @@ impl Scan {
                     said = self.end_message(table, subject, marks);
                     self.forget_message();
                 }
-                self.depth = self.depth.saturating_sub(1);
-                if self.depth == 0 {
-                    self.flags = 0;
-                }
+                self.close_bracket();
                 return said;
             }
             b',' if within => self.flags |= EXPECT_KEY,
@@ -89,8 +78,43 @@ impl Scan {
         SILENT
     }
 
+    /// The first bracket of a message.
     #[inline(always)]
-    fn forget_message(&mut self) {
+    pub(super) fn begin_message(&mut self, marks: &mut Marks) {
+        self.forget_message();
+        self.flags |= MESSAGE | EXPECT_KEY;
+        *marks = Marks::NONE;
+        self.depth = self.depth.wrapping_add(1);
+    }
+
+    /// An object in a message or its `params` begins: perhaps these.
+    #[inline(always)]
+    pub(super) fn open_brace(&mut self) {
+        let level = self.depth.wrapping_sub((self.flags & BATCH) as u32);
+        if level == 1 && u16::from(self.key) == KEY_PARAMS {
+            self.flags |= PARAMS | EXPECT_KEY;
+            self.param = 0;
+        }
+        self.depth = self.depth.wrapping_add(1);
+    }
+
+    /// The last bracket of `params`.
+    #[inline(always)]
+    pub(super) fn end_params(&mut self) {
+        self.flags &= !(PARAMS | EXPECT_KEY);
+        self.depth = self.depth.wrapping_sub(1);
+    }
+
+    #[inline(always)]
+    pub(super) fn close_bracket(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        if self.depth == 0 {
+            self.flags = 0;
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn forget_message(&mut self) {
         self.flags &= BATCH;
         (self.key, self.param, self.methods, self.named_twice) = (0, 0, 0, 0);
         (self.tool, self.prompt, self.resource) = (0, 0, 0);

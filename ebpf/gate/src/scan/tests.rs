@@ -1,11 +1,12 @@
 extern crate std;
 
+mod tokens;
+
 use std::boxed::Box;
 use std::string::{String, ToString};
 use std::vec::Vec;
 use std::{format, vec};
 
-use super::letters::letters_in;
 use super::*;
 use crate::table::{
     CLASSES_RESERVED, DENY, ENTRIES, Head, KEY_METHOD, KEY_NAME, KEY_PARAMS, KEY_URI, METHOD_PROMPT,
@@ -52,10 +53,13 @@ impl Words {
             ..Head::EMPTY
         };
         let mut all = Self { head, next, states: 6 };
-        for (word, number) in [("method", KEY_METHOD), ("params", KEY_PARAMS)] {
+        // In every case in real tables.
+        for (word, number) in
+            [("method", KEY_METHOD), ("METHOD", KEY_METHOD), ("params", KEY_PARAMS), ("Params", KEY_PARAMS)]
+        {
             all.add(keys, word, number, 0);
         }
-        for (word, number) in [("name", KEY_NAME), ("uri", KEY_URI)] {
+        for (word, number) in [("name", KEY_NAME), ("nAme", KEY_NAME), ("uri", KEY_URI)] {
             all.add(param_keys, word, number, 0);
         }
         for (word, number) in
@@ -89,47 +93,84 @@ impl Words {
         View { head: &self.head, next: &self.next }
     }
 
-    /// What is said of these writes: outcome, write and place of each.
+    /// What is said of these writes: outcome, write and place of each. The same byte by byte and in chunks of any size.
     fn read(&self, subject: u32, writes: &[&[u8]]) -> Vec<(u16, usize, u32)> {
+        let (by_steps, scan) = self.read_by_steps(subject, writes);
+        for size in [CHUNK_BYTES, 1, 7, 61] {
+            let (by_tokens, after) = self.read_by_tokens(subject, writes, size);
+            assert_eq!(by_tokens, by_steps, "{size}: {writes:?}");
+            assert_eq!(remembered(&after), remembered(&scan), "{size}: {writes:?}");
+        }
+        by_steps
+            .into_iter()
+            .filter(|(said, _)| said.outcome != 0)
+            .map(|(said, at)| (said.outcome, at, said.place))
+            .collect()
+    }
+
+    fn read_by_steps(&self, subject: u32, writes: &[&[u8]]) -> (Vec<(Decision, usize)>, Scan) {
         let (view, mut scan, mut all) = (self.view(), Scan::default(), Vec::new());
         for (number, bytes) in writes.iter().enumerate() {
             let mut marks = Marks::NONE;
             scan.begin(&view, view.subject(subject));
-            let mut quick = (scan, marks);
-            let mut letters_end = 0;
             for (place, byte) in (0_u32..).zip(bytes.iter()) {
-                if place >= letters_end {
-                    quick = (scan, marks);
-                    letters_end = place + read_letters(&mut quick, &view, bytes, place);
-                }
                 let said = scan.step(&view, view.subject(subject), &mut marks, *byte, place);
-                if place < letters_end {
-                    assert_eq!(said, SILENT, "{bytes:?} at {place}");
-                }
-                if place + 1 == letters_end {
-                    assert_eq!(quick, (scan, marks), "{bytes:?} to {place}");
-                }
-                if said.outcome != 0 {
-                    all.push((said.outcome, number, said.place));
+                if said.outcome != 0 || said.is_call {
+                    all.push((said, number));
                 }
             }
         }
-        all
+        (all, scan)
+    }
+
+    /// As the kernel half does.
+    fn read_by_tokens(&self, subject: u32, writes: &[&[u8]], size: usize) -> (Vec<(Decision, usize)>, Scan) {
+        let (view, mut scan, mut all) = (self.view(), Scan::default(), Vec::new());
+        let subject = view.subject(subject);
+        // What was there before a chunk is no part of it.
+        let mut chunk = Chunk::default();
+        chunk.bytes().fill(b'x');
+        for (number, bytes) in writes.iter().enumerate() {
+            let (mut marks, mut place) = (Marks::NONE, 0);
+            scan.begin(&view, subject);
+            for bytes in bytes.chunks(size) {
+                chunk.bytes()[..bytes.len()].copy_from_slice(bytes);
+                let (mut at, end) = (0, bytes.len() as u32);
+                chunk.end_at(end);
+                while at < end {
+                    let (to, said) = scan.tokens(&view, subject, &mut marks, &chunk, at, place + at);
+                    assert!((at..=end).contains(&to), "{at} to {to} of {end}: {writes:?}");
+                    let said = if to > at {
+                        said
+                    } else {
+                        assert_eq!(said, SILENT);
+                        scan.step(&view, subject, &mut marks, chunk.byte(at), place + at)
+                    };
+                    at = to.max(at + 1);
+                    if said.outcome != 0 || said.is_call {
+                        all.push((said, number));
+                    }
+                }
+                place += end;
+            }
+        }
+        (all, scan)
     }
 }
 
-/// Reads letters of a write from `place` on, as the kernel half does: in pieces. How many there were.
-fn read_letters((scan, marks): &mut (Scan, Marks), view: &View<'_>, bytes: &[u8], place: u32) -> u32 {
-    const CHUNK: usize = 64;
-    let from = place as usize & !(CHUNK - 1);
-    let end = bytes.len().min(from + CHUNK);
-    let mut chunk = [b'x'; CHUNK];
-    chunk[..end - from].copy_from_slice(&bytes[from..end]);
-    let mut words = [0; CHUNK / 8];
-    for (word, bytes) in words.iter_mut().zip(chunk.chunks_exact(8)) {
-        *word = u64::from_le_bytes(bytes.try_into().unwrap());
+/// What matters of what is remembered: between strings, nothing of the last one but the name's hash.
+fn remembered(scan: &Scan) -> Scan {
+    let nothing = Scan { mode: OUTSIDE, ..*scan };
+    let nothing =
+        Scan { reads: NOTHING, state: 0, length: 0, code: 0, stale: 0, key: 0, param: 0, ..nothing };
+    // A key that is longer than all that matter is known to be none before it ends.
+    match (scan.mode, scan.reads) {
+        (OUTSIDE, _) => Scan { key: scan.key, param: scan.param, ..nothing },
+        (_, NOTHING | KEY | PARAM_KEY) => Scan { mode: PLAIN, high: 0, ..nothing },
+        // Digits of an escape that has ended.
+        (PLAIN | ESCAPE, _) => Scan { code: 0, ..*scan },
+        _ => *scan,
     }
-    scan.letters(view, marks, &words, place - from as u32, (end - from) as u32, place)
 }
 
 fn words() -> Words {
@@ -447,45 +488,6 @@ fn name_read_under_replaced_table_is_undecidable() {
             }
             said.retain(|outcome| *outcome != 0);
             assert_eq!(said, [if untold.contains(&cut) { LONG } else { DENIED }], "{cut}");
-        }
-    }
-}
-
-/// Letters at once are read as one by one ([`Words::read`] compares them), whatever strings are made of and wherever they
-/// are cut.
-#[test]
-fn batched_letters_match_single_letter_reads() {
-    let words = words();
-    let long = "n".repeat(300);
-    let odd = ["", "\u{e9}", "\\\"", "\\u00e9", "\\ud83d", "\\ud83d\\ude00", "\t", "\u{1}", "\u{7f}", "\\\\"];
-    for text in ["a", "delete_x", long.as_str()] {
-        for odd in odd {
-            for key in ["method", "name", "uri", "other"] {
-                let string = format!("{odd}{text}{odd}{text}");
-                let params = format!(r#""params":{{"{key}":"{string}","arguments":{{"{key}":"{string}"}}}}"#);
-                let message = format!("{{\"{key}\":\"{string}\",{params},\"{key}\":\"{string}\"}}\n");
-                let whole = words.read(0, &[message.as_bytes()]);
-                for cut in (0..message.len()).step_by(7) {
-                    let (first, second) = message.as_bytes().split_at(cut);
-                    assert_eq!(words.read(0, &[first, second]).len(), whole.len(), "{message} cut at {cut}");
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn letters_are_distinguished_from_other_bytes() {
-    for at in 0..8 {
-        for byte in 0..=255_u8 {
-            for (below, above) in [(b'a', b'a'), (b' ', 0), (0x7f, b'"'), (b'#', b'!'), (b'~', 0x80)] {
-                let mut bytes = [below; 8];
-                bytes[at] = byte;
-                bytes[at + 1..].fill(above);
-                let is_letter = |byte: &u8| (b' '..0x80).contains(byte) && *byte != b'"' && *byte != b'\\';
-                let expected = bytes.iter().take_while(|byte| is_letter(byte)).count();
-                assert_eq!(letters_in(u64::from_le_bytes(bytes)), expected as u32, "{bytes:?}");
-            }
         }
     }
 }
