@@ -307,12 +307,22 @@ fn partial_writes_are_judged_as_one_message() -> Result<()> {
             }
             Ok(())
         });
+        let mut broken_off = None;
         for id in 0..2 * calls {
-            let Ok(answer) = session.peer.answer() else { break };
+            let answer = match session.peer.answer() {
+                Ok(answer) => answer,
+                Err(error) => {
+                    broken_off = Some(error.context(format!("{wiring:?}: no answer {id}")));
+                    break;
+                }
+            };
             ensure!(answer["id"] == 100 + id, "{wiring:?}: {answer}");
             ensure!(is_through(&answer) == (id % 2 == 0), "{wiring:?}: {answer}");
         }
         thread.join().map_err(|_| anyhow::anyhow!("the writer failed"))??;
+        if let Some(error) = broken_off {
+            return Err(error);
+        }
         agent.settle();
         let decided = session.decided(&agent);
         ensure!(decided.len() == usize::try_from(calls)?, "{wiring:?}: {decided:?}");
