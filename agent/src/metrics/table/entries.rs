@@ -218,7 +218,7 @@ pub static TABLE: &[Metric] = &[
         "What HTTP between clients and servers showed that was left out, refused or odd.",
     ),
     metric(
-        "mcpwarden_http_h2_connections_total",
+        "mcpwarden_http_multiplexed_connections_total",
         Counter("http_h2_connections"),
         "Connections between clients and servers that spoke HTTP/2.",
     ),
