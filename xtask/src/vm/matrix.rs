@@ -42,24 +42,22 @@ const SMOKE: Round = Round {
     tests: &["gate::calls::denied_call_is_neutralized_"],
 };
 
+/// What tells the ways of the gate apart, on each kernel.
+const WAYS: &[&str] = &[
+    "agent::requirements::doctor_",
+    "gate::calls",
+    "gate::forms",
+    "gate::framing",
+    "gate::guards",
+    "gate::history",
+    "gate::owner",
+    "gate::sockets",
+    "gate::ways",
+];
+
 /// Each kernel has a verifier of its own, and programs that run elsewhere; what is off is said, and why.
 const ROUNDS: [Round; 8] = [
-    Round {
-        what: "as it comes",
-        series: &["6.1", "6.12"],
-        append: "",
-        tests: &[
-            "agent::requirements::doctor_",
-            "gate::calls",
-            "gate::forms",
-            "gate::framing",
-            "gate::guards",
-            "gate::history",
-            "gate::owner",
-            "gate::sockets",
-            "gate::ways",
-        ],
-    },
+    Round { what: "as it comes", series: &["6.1", "6.12"], append: "", tests: WAYS },
     // What the agent does is the same on all kernels: each of these is run on one.
     Round {
         what: "as it comes, once more",
@@ -98,17 +96,7 @@ const ROUNDS: [Round; 8] = [
         what: "without programs among its security modules",
         series: &["6.1", "6.12"],
         append: NO_PROGRAMS,
-        tests: &[
-            "agent::requirements::doctor_",
-            "gate::calls",
-            "gate::forms",
-            "gate::framing",
-            "gate::guards",
-            "gate::history",
-            "gate::owner",
-            "gate::sockets",
-            "gate::ways",
-        ],
+        tests: WAYS,
     },
     Round {
         what: "without programs among its security modules, once more",

@@ -138,22 +138,8 @@ fn server_denial(config: &Config, server: &Server, blocks: &[CallBlock]) -> Resu
 impl Prepared<'_> {
     /// Opens the conversation, judges, and calls.
     fn call(self) -> Result<Report> {
-        let mut report = Report {
-            outcome: Outcome::Denied,
-            tool_id: format!("mcp:{}:{}", self.server.id, self.tool),
-            server_id: self.server.id.clone(),
-            tool_name: self.tool.clone(),
-            trace_id: String::new(),
-            tool: None,
-            decision: Decision::default(),
-            result: None,
-            error: None,
-            result_decision: None,
-            reason: None,
-            is_dry: self.options.dry_run,
-        };
         let trace = Trace::random()?;
-        report.trace_id.clone_from(&trace.id);
+        let mut report = Report::new(&self.server.id, &self.tool, &trace.id, self.options.dry_run);
         if let Some(denied) = &self.denied {
             report.decision = denied.clone();
             return Ok(report);

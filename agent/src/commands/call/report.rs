@@ -98,6 +98,24 @@ pub fn is_outcome(error: &Error) -> bool {
 }
 
 impl Report {
+    /// Of a call that was not made yet.
+    pub fn new(server: &str, tool: &str, trace_id: &str, is_dry: bool) -> Self {
+        Self {
+            outcome: Outcome::Denied,
+            tool_id: format!("mcp:{server}:{tool}"),
+            server_id: server.to_owned(),
+            tool_name: tool.to_owned(),
+            trace_id: trace_id.to_owned(),
+            tool: None,
+            decision: Decision::default(),
+            result: None,
+            error: None,
+            result_decision: None,
+            reason: None,
+            is_dry,
+        }
+    }
+
     /// With the error by which a call ended without an answer.
     ///
     /// # Errors
@@ -333,20 +351,7 @@ mod tests {
             (Error::from(Stopped).context("a"), Some(Outcome::Denied)),
             (anyhow::anyhow!("other"), None),
         ] {
-            let mut report = Report {
-                outcome: Outcome::Denied,
-                tool_id: String::new(),
-                server_id: String::new(),
-                tool_name: String::new(),
-                trace_id: String::new(),
-                tool: None,
-                decision: Decision::default(),
-                result: None,
-                error: None,
-                result_decision: None,
-                reason: None,
-                is_dry: false,
-            };
+            let mut report = Report::new("s", "t", "", false);
             assert_eq!(is_outcome(&error), expected.is_some(), "{error:#}");
             let outcome = report.failed(error).ok().map(|()| report.outcome);
             assert_eq!(outcome, expected);
