@@ -21,8 +21,8 @@ use mcpwarden_policy::config::{Hash, Period};
 pub use call::CallOptions;
 pub use guard::{GuardBuild, GuardCommand, GuardLanguage, GuardNew, GuardTest};
 pub use operator::{
-    Approvals, ApprovalsList, BlockOptions, BlocksOptions, DecisionOptions, ReloadOptions, Selection,
-    SessionSetOptions, Sessions, StatusOptions, TopOptions, UnblockOptions,
+    Approvals, ApprovalsList, ApproveOptions, BlockOptions, BlocksOptions, DecisionOptions, ReloadOptions,
+    Selection, SessionSetOptions, Sessions, StatusOptions, TopOptions, UnblockOptions,
 };
 pub use query::{
     CallsOptions, ConnectionsOptions, DetectionsOptions, ListOptions, Query, Registry, ReportFormat,
@@ -202,7 +202,7 @@ pub enum Command {
     ///
     /// Exit status 2 if the tool is not approved.
     #[command(after_long_help = operator::APPROVE_EXAMPLES)]
-    Approve(DecisionOptions),
+    Approve(ApproveOptions),
     /// List, grant and deny approvals of tools.
     Approvals {
         #[command(subcommand)]

@@ -42,7 +42,6 @@ use commands::{
     approvals, audit, blocks, call, check, decide, detach, doctor, events, explain, guard, inspect, learn,
     man, matching, pins, refresh, reload, replay, sessions, status,
 };
-use mcpwarden_policy::ByHand::{Approve, Deny};
 use output::{FAILED, Unwritable, one_line, print_error, print_line, unwritable};
 
 fn main() -> ExitCode {
@@ -88,10 +87,10 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Approve(options)
         | Command::Approvals { what: Approvals::Grant(options) }
         | Command::Pins { what: Pins::Trust(options) } => {
-            approvals::decide(options, Approve).map(|()| ExitCode::SUCCESS)
+            approvals::approve(options).map(|()| ExitCode::SUCCESS)
         }
         Command::Approvals { what: Approvals::Deny(options) } => {
-            approvals::decide(options, Deny).map(|()| ExitCode::SUCCESS)
+            approvals::deny(options).map(|()| ExitCode::SUCCESS)
         }
         Command::Approvals { what: Approvals::List(options) } => {
             approvals::list(&options).map(|()| ExitCode::SUCCESS)

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mcpwarden_policy::{Event, Timestamp};
+use mcpwarden_policy::{Event, Timestamp, event::GrantLimits};
 use mcpwarden_text::Shown;
 use nix::{
     errno::Errno,
@@ -149,6 +149,20 @@ impl Format {
         }
         line.push(b'\n');
     }
+}
+
+/// What an approval is limited to, behind its tool.
+pub fn limits_text(limits: &GrantLimits) -> String {
+    let arguments = limits.arguments.iter().map(|(pointer, test)| format!("{pointer} {test}"));
+    let arguments: Vec<String> = arguments.collect();
+    let arguments = if arguments.is_empty() {
+        String::new()
+    } else {
+        format!(", if {}", escaped(&arguments.join(" and ")))
+    };
+    let once = if limits.once { ", for one call" } else { "" };
+    let until = limits.until.map(|until| format!(", until {}", seconds(until))).unwrap_or_default();
+    format!("{once}{arguments}{until}")
 }
 
 #[cfg(test)]

@@ -334,7 +334,7 @@ impl Engine {
                 Due::Early(connection, direction) => self.give_up_early(connection, direction, None, out),
                 Due::Start(connection) => self.start_pending(connection, now, out),
                 Due::Exit(connection) => self.exited(connection, time.min(now), out),
-                Due::Late(_) | Due::Approval(_) | Due::Guards => {}
+                Due::Late(_) | Due::Approval(_) | Due::LimitedApprovals | Due::Guards => {}
             }
         }
         self.settle(now, out);
@@ -391,6 +391,7 @@ impl Engine {
                     self.with(out, |_, ev, cx| timeouts::report_late(ev, cx, connection, time));
                 }
                 Due::Approval(id) => self.with(out, |_, ev, cx| ev.time_out_approval(cx, id, time)),
+                Due::LimitedApprovals => self.with(out, |_, ev, cx| ev.end_limited(cx, time)),
                 Due::Guards => self.with(out, |_, ev, cx| ev.expire_external(cx, time)),
             }
             self.book_touched(now, out);

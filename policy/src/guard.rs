@@ -5,7 +5,7 @@
 //! something denies, and [`Decision::Modify`] changes what is recorded. Guards that others wrote ([`external`]) answer later: what
 //! they deny stands from then on, and is among the facts.
 
-mod arguments;
+pub(crate) mod arguments;
 mod denial;
 pub mod external;
 pub(crate) mod rule;
@@ -95,6 +95,8 @@ pub struct ToolFacts {
     pub side_effects: BTreeSet<String>,
     /// Whether it may have any side effect, since nothing tells what it does.
     pub may_do_anything: bool,
+    /// Whether somebody approved this definition for calls with some arguments.
+    pub approved_for_some: bool,
     /// Whether an approval of this definition was refused, and how. Never of one that is approved.
     pub refusal: Option<Refusal>,
     /// What was found in the definition.
@@ -109,6 +111,13 @@ pub struct ToolFacts {
     pub is_uncompared: bool,
     /// The guards that hold it until they have judged its definition, and have not.
     pub unjudged: Vec<Arc<str>>,
+}
+
+impl ToolFacts {
+    /// The same, for a call that somebody approved.
+    pub(crate) fn as_approved(&self) -> Self {
+        Self { approved: true, refusal: None, ..self.clone() }
+    }
 }
 
 /// Whether a server's tools are known.

@@ -14,11 +14,13 @@
 //! | `page` | a page of a list into changes |
 //! | `load` | the pins of a server into memory, also those kept under a former path |
 //! | `pin`, `store` | one pin; where pins are kept |
+//! | `limited` | approvals of some calls, or for some time |
 //! | `orders` | definitions that order something about other servers' tools |
 //! | `names`, `shadow` | names that are taken for one another; what that means |
 //! | `config` | settings, bounds, counters, errors |
 
 mod config;
+mod limited;
 mod load;
 mod names;
 mod orders;
@@ -33,8 +35,9 @@ pub use crate::definition::{Diff, FieldChange};
 pub use crate::terms::{ItemKind, PinKey};
 use config::Kept;
 pub use config::{ITEMS_PER_SERVER, RegistryCounters, RegistryError, RegistryLimits, RegistrySettings};
+pub use limited::EndedApproval;
 pub use page::{Change, ChangeKind, Offer, Outcome, Page};
-pub use pin::{Approval, Denied, HASH_VERSION, PinRecord, Said};
+pub use pin::{Approval, ApprovalLimits, Denied, HASH_VERSION, LimitedApproval, PinRecord, Said};
 pub use shadow::Finding;
 pub use store::{Item, MemoryStore, Store, StoreError};
 
@@ -358,7 +361,10 @@ impl Registry {
                 let listed = connection.lists.get(&item.kind).and_then(|list| list.items.get(&item.name));
                 listed.is_some_and(|listed| listed.hash == hash)
             });
-        self.amend(key, item, hash, |record| record.approve(hash, is_listed, by, at))
+        self.amend(key, item, hash, |record| {
+            record.approve(hash, is_listed, by, at);
+            Ok(())
+        })
     }
 
     /// Notes that the definition of `item` with this hash must not be used, on any connection, until it is approved.
@@ -373,7 +379,10 @@ impl Registry {
         by: &str,
         at: Timestamp,
     ) -> Result<(), RegistryError> {
-        self.amend(key, item, hash, |record| record.deny(hash, by, at))
+        self.amend(key, item, hash, |record| {
+            record.deny(hash, by, at);
+            Ok(())
+        })
     }
 
     fn amend(
@@ -381,7 +390,7 @@ impl Registry {
         key: &PinKey,
         item: &Item,
         hash: &str,
-        change: impl FnOnce(&mut PinRecord),
+        change: impl FnOnce(&mut PinRecord) -> Result<(), RegistryError>,
     ) -> Result<(), RegistryError> {
         let (server, name) = (key.server.to_string(), item.name.clone());
         let Some(mut record) = self.pins(key)?.remove(item) else {
@@ -391,7 +400,7 @@ impl Registry {
             let (hash, current) = (hash.to_owned(), record.current);
             return Err(RegistryError::OtherHash { server, name, hash, current });
         }
-        change(&mut record);
+        change(&mut record)?;
         let update = [(item.clone(), record)];
         self.stored(|store| store.put(key, &update, &[]))?;
         if let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) {

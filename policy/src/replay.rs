@@ -18,6 +18,7 @@ use std::collections::{HashMap, VecDeque};
 
 use serde::Deserialize;
 
+use crate::config::ArgumentTests;
 use crate::engine::{
     ByHand, CommandError, Decide, Definitions, Engine, Exec, GuardQuestion, Input, OperatorCommand, Output,
     Process,
@@ -25,6 +26,7 @@ use crate::engine::{
 use crate::guard::CallBlock;
 use crate::guards::{ProfileChange, ProfileKey, Setting};
 use crate::protocol;
+use crate::registry::ApprovalLimits;
 use crate::terms::contract::{GuardFailure, GuardReply};
 use crate::terms::{Callee, ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::wire::{Cut, FrameCutter, Framing, Limits};
@@ -46,8 +48,8 @@ pub enum ReplayError {
     Kind,
     /// A decision lacks a part, or has something beside it.
     #[error(
-        "`event` approve and deny need `tool` and `by`, beside which `hash`, `uid` and `program` may stand; they hold for \
-         every session"
+        "`event` approve and deny need `tool` and `by`, beside which `hash`, `uid` and `program` may stand, and \
+         `arguments`, `once` and `until` beside approve; they hold for every session"
     )]
     Decision,
     /// It names no server.
@@ -106,6 +108,11 @@ struct Line {
     by: Option<String>,
     #[serde(default)]
     hash: Option<String>,
+    /// The calls that an approval is for, with `until`.
+    #[serde(default)]
+    arguments: Option<ArgumentTests>,
+    #[serde(default)]
+    once: bool,
     /// The server's executable or script; of a decision: which of several with the server's name.
     #[serde(default)]
     program: Option<String>,
@@ -143,7 +150,11 @@ impl Line {
 
     /// Whether somebody decided.
     fn is_of_decision(&self) -> bool {
-        self.tool.is_some() || self.by.is_some() || self.hash.is_some()
+        self.tool.is_some()
+            || self.by.is_some()
+            || self.hash.is_some()
+            || self.arguments.is_some()
+            || self.once
     }
 
     /// Whether calls are blocked or not.
@@ -338,13 +349,23 @@ impl<'a> Replay<'a> {
             (None, None) if decision == ByHand::Forget => Definitions::All,
             _ => return Err(ReplayError::Decision),
         };
-        let is_mixed = line.is_of_stream() || line.is_of_block() || line.is_of_setting();
+        let limits = ApprovalLimits {
+            arguments: line.arguments.clone().unwrap_or_default(),
+            once: line.once,
+            until: line.until.map(timestamp).transpose()?,
+        };
+        let is_limited = !limits.is_unlimited();
+        let is_of_block = line.target.is_some() || line.reason.is_some();
+        let is_mixed = line.is_of_stream()
+            || is_of_block
+            || line.is_of_setting()
+            || is_limited && (decision != ByHand::Approve || line.tool.is_none());
         let (Some(by), None, false) = (&line.by, &line.session, is_mixed) else {
             return Err(ReplayError::Decision);
         };
         let server = ServerId(line.server.as_deref().ok_or(ReplayError::Server)?.into());
         let (uid, program) = (line.uid, line.program.as_deref());
-        let decide = Decide { server: &server, uid, program, what, by, decision };
+        let decide = Decide { server: &server, uid, program, what, by, decision, limits: Some(&limits) };
         self.command(OperatorCommand::Decide(decide), out)
     }
 

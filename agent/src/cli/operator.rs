@@ -1,12 +1,13 @@
 //! Arguments of the commands that talk to a running agent.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr};
 
 use clap::{
     Args, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser as _},
 };
 use mcpwarden_policy::{config::Period, guards::ProfileKey};
+use serde_json::{Map, Value, json};
 
 use super::word::by_word;
 use crate::control;
@@ -110,6 +111,8 @@ Examples:
   sudo mcpwarden approvals list
   sudo mcpwarden approve files:read_file --by ann
   sudo mcpwarden approve --server files --all
+  sudo mcpwarden approve files:delete --once
+  sudo mcpwarden approve files:delete --arguments-match '/path=/tmp/*' --for 1h
   sudo mcpwarden approvals deny mail:send_all
 ";
 
@@ -151,6 +154,42 @@ pub struct DecisionOptions {
     pub hash: Option<String>,
 }
 
+/// Arguments of `mcpwarden approve`.
+#[derive(Args, Debug)]
+pub struct ApproveOptions {
+    #[command(flatten)]
+    pub decision: DecisionOptions,
+    /// Approve only calls whose arguments match: a JSON Pointer and a glob, or tests as in rules on tools, in YAML or JSON.
+    /// Repeated: all must match.
+    #[arg(long, value_name = "POINTER=GLOB|TESTS", conflicts_with = "all")]
+    pub arguments_match: Vec<ArgumentsMatch>,
+    /// Approve one call: the approval ends with it.
+    #[arg(long, conflicts_with = "all")]
+    pub once: bool,
+    /// Duration of the approval: 90s, 10m, 8h, 30d. Without it, the approval lasts as long as the definition.
+    #[arg(long = "for", value_name = "DURATION", conflicts_with = "all")]
+    pub period: Option<Period>,
+}
+
+/// Tests of arguments, as a person writes them; the agent checks them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArgumentsMatch(pub Map<String, Value>);
+
+impl FromStr for ArgumentsMatch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((pointer, glob)) = text.split_once('=').filter(|_| text.starts_with('/')) {
+            return Ok(Self([(pointer.to_owned(), json!({ "glob": glob }))].into_iter().collect()));
+        }
+        let tests = serde_saphyr::from_str(text).map(Self);
+        tests.map_err(|_| {
+            "it is neither POINTER=GLOB, such as '/path=/srv/*', nor tests, such as '{/path: {below: /srv}}'"
+                .to_owned()
+        })
+    }
+}
+
 /// Subcommands of `mcpwarden approvals`.
 #[derive(Subcommand, Debug)]
 pub enum Approvals {
@@ -159,7 +198,7 @@ pub enum Approvals {
     /// Exit status 2 if no agent answers.
     List(ApprovalsList),
     /// Approve a tool; the same as `mcpwarden approve`.
-    Grant(DecisionOptions),
+    Grant(ApproveOptions),
     /// Deny a tool: its calls are denied while it has this definition.
     ///
     /// Exit status 2 if the tool is not denied.
@@ -219,4 +258,28 @@ pub struct SessionSetOptions {
     pub json: bool,
     #[command(flatten)]
     pub agent: Agent,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_of_arguments_are_read_in_both_forms() {
+        for (text, expected) in [
+            ("/path=/srv/*", Some(json!({ "/path": { "glob": "/srv/*" } }))),
+            ("/query=a=b", Some(json!({ "/query": { "glob": "a=b" } }))),
+            ("{/path: {below: /srv}}", Some(json!({ "/path": { "below": "/srv" } }))),
+            (
+                r#"{"/n": {"max": 5}, "/m": {"exists": true}}"#,
+                Some(json!({ "/n": { "max": 5 }, "/m": { "exists": true } })),
+            ),
+            ("path=/srv/*", None),
+            ("/path", None),
+            ("[1]", None),
+        ] {
+            let read = text.parse::<ArgumentsMatch>().ok().map(|tests| Value::Object(tests.0));
+            assert_eq!(read, expected, "{text}");
+        }
+    }
 }

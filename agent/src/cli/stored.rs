@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueP
 use mcpwarden_policy::event::Severity;
 
 use super::{
-    operator::{DecisionOptions, Selection},
+    operator::{ApproveOptions, Selection},
     when::When,
     word::by_word,
 };
@@ -73,7 +73,7 @@ pub enum Pins {
     /// Exit status 0 without a difference, 1 with one, 2 if there is no such pin, or the database cannot be read.
     Diff(PinsDiff),
     /// Pin the current definition of a tool; the same as `mcpwarden approve`.
-    Trust(DecisionOptions),
+    Trust(ApproveOptions),
     /// Reset the pin of a tool or, with --all, all pins of a server: the next listing is treated as first use.
     ///
     /// Exit status 2 if no pin is reset.

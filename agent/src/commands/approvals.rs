@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use comfy_table::{Cell, ColumnConstraint, Table, Width};
 use hyper::Method;
 use mcpwarden_policy::{ByHand, Event, EventBody, WaitingTool};
+use serde_json::Map;
 
 use crate::{
-    cli::{ApprovalsList, DecisionOptions, Selection},
-    control::{APPROVALS, Decided, NewDecision, PINS, Waiting, client::query_agent},
-    output::{self, escaped, print_json_line, print_line, seconds, word},
+    cli::{ApprovalsList, ApproveOptions, DecisionOptions, Selection},
+    control::{APPROVALS, Decided, NewDecision, NewLimits, PINS, Waiting, client::query_agent},
+    output::{self, escaped, limits_text, print_json_line, print_line, seconds, word},
 };
 
 /// Longest name of a tool that a table keeps in one piece, with its server's. Columns.
@@ -19,13 +20,29 @@ const LONGEST_WHOLE: u16 = 48;
 /// Columns beside what is in a cell.
 const PADDING: u16 = 2;
 
-/// Approves or denies.
+/// Denies.
 ///
 /// # Errors
 /// No agent answers, or it refuses.
-pub fn decide(options: DecisionOptions, decision: ByHand) -> Result<()> {
-    let DecisionOptions { which, hash } = options;
-    send(which, hash, decision)
+pub fn deny(DecisionOptions { which, hash }: DecisionOptions) -> Result<()> {
+    send(which, hash, ByHand::Deny, None)
+}
+
+/// Approves.
+///
+/// # Errors
+/// Two tests are of one argument; no agent answers, or it refuses.
+pub fn approve(options: ApproveOptions) -> Result<()> {
+    let ApproveOptions { decision: DecisionOptions { which, hash }, arguments_match, once, period } = options;
+    let mut arguments = Map::new();
+    for (pointer, test) in arguments_match.into_iter().flat_map(|tests| tests.0) {
+        if arguments.contains_key(&pointer) {
+            bail!("--arguments-match has two tests of {}; write them as one", escaped(&pointer));
+        }
+        arguments.insert(pointer, test);
+    }
+    let limits = Some(NewLimits { arguments, once, period }).filter(|limits| *limits != NewLimits::default());
+    send(which, hash, ByHand::Approve, limits)
 }
 
 /// Forgets pins.
@@ -33,10 +50,10 @@ pub fn decide(options: DecisionOptions, decision: ByHand) -> Result<()> {
 /// # Errors
 /// No agent answers, or it refuses.
 pub fn reset(which: Selection) -> Result<()> {
-    send(which, None, ByHand::Forget)
+    send(which, None, ByHand::Forget, None)
 }
 
-fn send(which: Selection, hash: Option<String>, decision: ByHand) -> Result<()> {
+fn send(which: Selection, hash: Option<String>, decision: ByHand, limits: Option<NewLimits>) -> Result<()> {
     let Selection { tool, server, all, uid, program, by, json, agent } = which;
     let (server, tool) = match (server, tool) {
         (Some(server), tool) => (server, tool),
@@ -49,7 +66,7 @@ fn send(which: Selection, hash: Option<String>, decision: ByHand) -> Result<()> 
             (server.to_owned(), Some(tool.to_owned()))
         }
     };
-    let new = NewDecision { server, tool, all, decision, uid, program, hash, by };
+    let new = NewDecision { server, tool, all, decision, uid, program, hash, by, limits };
     let decided = request(&agent.socket, &new)?;
     if json {
         decided.iter().for_each(print_json_line);
@@ -82,7 +99,9 @@ fn sentence(server: &str, body: &EventBody) -> String {
     let server = escaped(server);
     match body {
         EventBody::ApprovalGranted(granted) => {
-            format!("approved {server}:{} ({})", escaped(&granted.tool_name), short(&granted.tool_hash))
+            let limits = granted.limits.as_ref().map(limits_text).unwrap_or_default();
+            let (tool, hash) = (escaped(&granted.tool_name), short(&granted.tool_hash));
+            format!("approved {server}:{tool} ({hash}){limits}")
         }
         EventBody::ApprovalDenied(denied) => {
             format!("denied {server}:{} ({})", escaped(&denied.tool_name), short(&denied.tool_hash))

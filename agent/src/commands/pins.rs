@@ -1,6 +1,7 @@
 //! `mcpwarden pins`: what is pinned, whether an agent runs or not.
 
 use anyhow::{Context as _, Result};
+use mcpwarden_policy::registry::PinRecord;
 use mcpwarden_store::registry::{Pin, SCHEMA, each, word};
 
 use crate::{
@@ -34,7 +35,7 @@ pub fn list(options: &PinsList) -> Result<()> {
             word(item.kind).to_owned(),
             escaped(&item.name),
             state(&pin).to_owned(),
-            record.approved.as_ref().map_or_else(|| "-".to_owned(), |approval| escaped(&approval.by)),
+            approved_by(record),
             record.last_seen.to_string().get(..16).unwrap_or_default().to_owned(),
             record.hash.get(..12).unwrap_or(&record.hash).to_owned(),
         ]);
@@ -45,6 +46,16 @@ pub fn list(options: &PinsList) -> Result<()> {
         print_line(if rows.is_empty() { "nothing is pinned".to_owned() } else { table_text(&rows) });
     }
     Ok(())
+}
+
+/// Who approved what is pinned, or how many limited approvals there are of what was seen last.
+fn approved_by(record: &PinRecord) -> String {
+    let limited = record.limited.iter().filter(|known| known.hash == record.current).count();
+    match &record.approved {
+        Some(approval) => escaped(&approval.by),
+        None if limited > 0 => format!("{limited} limited"),
+        None => "-".to_owned(),
+    }
 }
 
 /// How what was seen last stands to the pin.

@@ -29,7 +29,7 @@ use crate::network::Who;
 pub use blocks::{BlockView, Blocks, NewBlock, OldBlock};
 pub use followers::{FollowerCounters, Followers};
 pub use listings::{ListingView, Listings, NewListing, RequestedListing};
-pub use pins::{Decided, NewDecision, Waiting};
+pub use pins::{Decided, NewDecision, NewLimits, Waiting};
 pub use refusal::{Code, Refusal};
 use server::{Counts, Service};
 pub use sessions::{NewSetting, SetSession};

@@ -1,7 +1,8 @@
 //! What is decided by hand about definitions, as it is asked for and told: `/v1/pins` and `/v1/approvals`.
 
-use mcpwarden_policy::{ByHand, Event, WaitingTool};
+use mcpwarden_policy::{ByHand, Event, WaitingTool, config::Period};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// What is to become of definitions of a server.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,6 +30,24 @@ pub struct NewDecision {
     /// In whose name, beside that of who asks. At most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// The calls that an approval of one tool is for; without it, all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<NewLimits>,
+}
+
+/// The calls that an approval is to be for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewLimits {
+    /// What the arguments must be, as in rules on tools. Without it, any arguments.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub arguments: Map<String, Value>,
+    /// For one call only.
+    #[serde(default)]
+    pub once: bool,
+    /// For how long, as `10m`.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub period: Option<Period>,
 }
 
 /// What was decided: the events of it. None where nothing had to be.

@@ -67,8 +67,8 @@ impl From<&RegistryError> for Refusal {
         let code = match error {
             RegistryError::Unknown { .. } => Code::NotFound,
             RegistryError::Ambiguous { .. } => Code::Ambiguous,
-            RegistryError::OtherHash { .. } => Code::Unusable,
-            RegistryError::Connections(_) => Code::Full,
+            RegistryError::OtherHash { .. } | RegistryError::Approved { .. } => Code::Unusable,
+            RegistryError::Connections(_) | RegistryError::Limited { .. } => Code::Full,
             RegistryError::Store(_) => Code::Failed,
         };
         Self { code, message: error.to_string() }

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use mcpwarden_policy::{event::Detection, registry::ItemKind};
+use mcpwarden_policy::{
+    event::{Detection, GrantLimits},
+    registry::ItemKind,
+};
 use mcpwarden_store::{
     conditions::Conditions,
     registry::{self, PINS, Pin},
@@ -17,7 +20,7 @@ use super::{
     list::NONE,
     tools::{self, Offers, Tool},
 };
-use crate::output::{escaped, print_json_line, print_line, seconds, word};
+use crate::output::{escaped, limits_text, print_json_line, print_line, seconds, word};
 
 /// A tool with what only `show` says of it.
 #[derive(Debug, Serialize)]
@@ -103,6 +106,10 @@ impl Shown {
             format!("by {} at {}", escaped(&approval.by), seconds(approval.at))
         };
         row("approved", or_none(tool.approved.as_ref().map(by)));
+        for known in &tool.limited {
+            let limits = limits_text(&GrantLimits::from(&known.limits));
+            row("approved for", format!("some calls{limits} {}", by(&known.said)));
+        }
         for denied in &self.denied {
             row("denied", format!("{} {}", denied.hash, by(&denied.said)));
         }

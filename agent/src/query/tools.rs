@@ -45,6 +45,9 @@ pub struct Tool {
     pub pinned_hash: Option<String>,
     /// Who approved that, and when.
     pub approved: Option<mcpwarden_policy::registry::Approval>,
+    /// Approvals of some calls.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limited: Vec<mcpwarden_policy::registry::LimitedApproval>,
     /// When it was first seen.
     pub first_seen: Timestamp,
     /// When it was last seen.
@@ -193,6 +196,7 @@ impl Tool {
             tool_hash: record.current.clone(),
             pinned_hash: Some(record.hash.clone()),
             approved: record.approved.clone(),
+            limited: record.limited.clone(),
             first_seen: record.first_seen,
             // That of the pin is exact to the minute.
             last_seen: offered.map_or(record.last_seen, |offered| offered.last_seen.max(record.last_seen)),
@@ -215,6 +219,7 @@ impl Tool {
             tool_hash: seen.tool_hash.clone(),
             pinned_hash: None,
             approved: None,
+            limited: Vec::new(),
             first_seen: offered.first_seen,
             last_seen: offered.last_seen,
             max_severity: seen.max_severity,

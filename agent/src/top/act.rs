@@ -184,6 +184,7 @@ impl View {
                     program,
                     hash: Some(hash),
                     by: None,
+                    limits: None,
                 };
                 self.requested = Some((question, Command::Approve(new.into())));
             }

@@ -285,7 +285,9 @@ fn body(event: &Event, line: &mut Line) {
             line.dim(&format!("  {}", clean(&requested.tool_hash)));
         }
         EventBody::ApprovalGranted(granted) => {
-            line.plain(&format!("  {} by {}", clean(&granted.tool_name), clean(&granted.by)));
+            let limited = if granted.limits.is_some() { " for some calls" } else { "" };
+            let (tool, by) = (clean(&granted.tool_name), clean(&granted.by));
+            line.plain(&format!("  {tool}{limited} by {by}"));
         }
         EventBody::DefinitionApproved(approved) => {
             let kind = word(&approved.kind).replace('_', " ");
@@ -302,6 +304,10 @@ fn body(event: &Event, line: &mut Line) {
             let of =
                 reset.tool_name.as_deref().map(|tool| format!(" of {}", clean(tool))).unwrap_or_default();
             line.plain(&format!("  {} {pins}{of} by {}", reset.pins, clean(&reset.by)));
+        }
+        EventBody::ApprovalEnded(ended) => {
+            let (tool, by) = (clean(&ended.tool_name), clean(&ended.by));
+            line.plain(&format!("  {tool} {}, approved by {by}", word(&ended.reason)));
         }
         EventBody::ApprovalDenied(denied) => {
             line.plain(&format!("  {} by {}", clean(&denied.tool_name), clean(&denied.by)));

@@ -69,6 +69,7 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         EventBody::ApprovalGranted(_) | EventBody::DefinitionApproved(_) => {
             ("approved", colour(AnsiColor::Green))
         }
+        EventBody::ApprovalEnded(_) => ("held    ", colour(AnsiColor::Magenta)),
         EventBody::ApprovalDenied(_) => ("denied  ", colour(AnsiColor::Magenta)),
         EventBody::ApprovalTimedOut(_) => ("expired ", colour(AnsiColor::Magenta)),
         EventBody::RequestTimedOut(_) => ("LATE    ", colour(AnsiColor::Red)),

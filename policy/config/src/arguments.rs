@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::texts::{Directory, HostGlob, Pointer};
 use super::values::Glob;
-use super::{Config, Step, ToolRule, steps};
+use super::{Config, Level, Step, ToolRule, parse, steps};
 
 /// One value, or a list of which one is enough.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -113,6 +113,26 @@ impl Config {
             let place = move |at: usize| [&*path, &[Step::from(at)]].concat();
             rules.iter().enumerate().map(move |(at, rule)| (place(at), rule))
         })
+    }
+}
+
+/// Tests of arguments that are given elsewhere than in a rule.
+///
+/// # Errors
+/// What is wrong with the first that is unusable, and which.
+pub fn argument_tests(tests: &Value) -> Result<ArgumentTests, String> {
+    let rule = json!({ "policy": { "denied_tools": [{ "tool": "*", "arguments": tests }] } });
+    match parse(rule.to_string().as_bytes()) {
+        Ok((mut config, _)) => {
+            Ok(config.policy.denied_tools.pop().map(|rule| rule.arguments).unwrap_or_default())
+        }
+        Err(problems) => {
+            let worst = problems.iter().find(|problem| problem.level == Level::Error);
+            let (path, message) =
+                worst.map_or_else(Default::default, |found| (found.path.to_string(), found.message.as_str()));
+            let path = path.strip_prefix("policy.denied_tools[0].").unwrap_or(&path);
+            Err(format!("`{path}`: {message}"))
+        }
     }
 }
 

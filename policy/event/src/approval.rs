@@ -1,8 +1,11 @@
 //! Events about tools that are held until somebody approves them.
 
+use std::collections::BTreeMap;
+
 use mcpwarden_terms::{GuardKind, ItemKind, PinKey, ServerId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Detection, Severity};
 
@@ -54,7 +57,8 @@ pub struct ApprovalRequested {
     pub expires: Timestamp,
 }
 
-/// An operator approved a tool: its definition is trusted from now on, and pinned.
+/// An operator approved a tool: its definition is trusted from now on, and pinned;
+/// or it approved some of its calls, which `limits` describes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalGranted {
     /// The name of the tool.
@@ -68,6 +72,53 @@ pub struct ApprovalGranted {
     pub whose: Whose,
     /// The operator.
     pub by: String,
+    /// The calls that it is for. Absent: all, and the definition is pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<GrantLimits>,
+}
+
+/// The calls that an approval is for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GrantLimits {
+    /// What the arguments must be, by JSON Pointer, as in rules on tools. Absent: any arguments.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arguments: BTreeMap<String, Value>,
+    /// Whether it is for one call only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub once: bool,
+    /// The time at which it ends. Absent: with the definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// An approval that was for some calls, or for some time, ended: the tool is held again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ApprovalEnded {
+    /// The name of the tool.
+    pub tool_name: String,
+    /// `mcp:{server_id}:{tool_name}`.
+    pub tool_id: String,
+    /// The hash of the approved definition.
+    pub tool_hash: String,
+    /// The owner of the server.
+    #[serde(flatten)]
+    pub whose: Whose,
+    /// Why it ended.
+    pub reason: ApprovalEnd,
+    /// The operator who gave it.
+    pub by: String,
+    /// The calls that it was for.
+    pub limits: GrantLimits,
+}
+
+/// Why an approval ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalEnd {
+    /// The one call that it was for was made.
+    Used,
+    /// Its time is over.
+    Expired,
 }
 
 /// An operator denied a tool: its calls are denied while it has this definition.

@@ -273,6 +273,22 @@ pub fn examples() -> Vec<Event> {
         tool_hash: hash.clone(),
         whose: Whose { uid: Some(1000), program: Some("/usr/bin/mcp-files".into()) },
         by: "root".into(),
+        limits: None,
+    };
+    let limits = GrantLimits {
+        arguments: [("/path".to_owned(), json!({ "below": "/tmp" }))].into(),
+        once: true,
+        until: Some(Timestamp(9)),
+    };
+    let limited = ApprovalGranted { limits: Some(limits.clone()), ..granted.clone() };
+    let ended = ApprovalEnded {
+        tool_name: name.clone(),
+        tool_id: id.clone(),
+        tool_hash: hash.clone(),
+        whose: Whose { uid: Some(1000), program: None },
+        reason: ApprovalEnd::Used,
+        by: "root".into(),
+        limits,
     };
     let approved = DefinitionApproved {
         kind: ItemKind::Prompt,
@@ -602,6 +618,8 @@ pub fn examples() -> Vec<Event> {
         about(requested.clone()),
         about(ApprovalRequested { whose: Whose::default(), shadows: None, detections: vec![], ..requested }),
         about(granted),
+        about(limited),
+        about(ended),
         about(approved),
         about(reset),
         about(denied),

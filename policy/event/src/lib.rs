@@ -26,8 +26,8 @@ pub use agent::{
     SinkRecovered, TakenOver,
 };
 pub use approval::{
-    ApprovalDenied, ApprovalGranted, ApprovalRequested, ApprovalTimedOut, DefinitionApproved, PinsReset,
-    Whose,
+    ApprovalDenied, ApprovalEnd, ApprovalEnded, ApprovalGranted, ApprovalRequested, ApprovalTimedOut,
+    DefinitionApproved, GrantLimits, PinsReset, Whose,
 };
 pub use decision::{Action, Decided, Objection};
 pub use gate::{GateAction, GateDecided};
@@ -127,6 +127,10 @@ impl Event {
                 blocked.until.iter_mut().collect()
             }
             EventBody::ApprovalRequested(asked) => vec![&mut asked.expires],
+            EventBody::ApprovalGranted(granted) => {
+                granted.limits.iter_mut().filter_map(|limits| limits.until.as_mut()).collect()
+            }
+            EventBody::ApprovalEnded(ended) => ended.limits.until.iter_mut().collect(),
             EventBody::GuardDenied(denied) => denied.valid_until.iter_mut().collect(),
             EventBody::ApprovalTimedOut(given_up) => vec![&mut given_up.requested],
             EventBody::CrossServerBlocked(blocked) => {
@@ -194,6 +198,7 @@ impl EventBody {
             Self::CrossServerBlocked(blocked) => Some(&blocked.blocked_tool_name),
             Self::ApprovalRequested(asked) => Some(&asked.tool_name),
             Self::ApprovalGranted(granted) => Some(&granted.tool_name),
+            Self::ApprovalEnded(ended) => Some(&ended.tool_name),
             Self::ApprovalDenied(denied) => Some(&denied.tool_name),
             Self::ApprovalTimedOut(given_up) => Some(&given_up.tool_name),
             Self::PinsReset(reset) => reset.tool_name.as_deref(),
@@ -216,6 +221,7 @@ impl EventBody {
             }
             Self::ApprovalRequested(asked) => asked.whose.uid,
             Self::ApprovalGranted(granted) => granted.whose.uid,
+            Self::ApprovalEnded(ended) => ended.whose.uid,
             Self::ApprovalDenied(denied) => denied.whose.uid,
             Self::DefinitionApproved(approved) => approved.whose.uid,
             Self::PinsReset(reset) => reset.whose.uid,
@@ -344,6 +350,8 @@ bodies! {
     ApprovalRequested = "mcp_approval_requested",
     /// An operator approved a tool.
     ApprovalGranted = "mcp_approval_granted",
+    /// A limited approval of a tool ended.
+    ApprovalEnded = "mcp_approval_ended",
     /// An operator denied a tool.
     ApprovalDenied = "mcp_approval_denied",
     /// An operator approved a definition other than a tool.

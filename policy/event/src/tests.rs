@@ -104,7 +104,14 @@ fn every_time_in_an_event_is_moved() {
             seen.extend(expected.into_iter().map(|(path, _)| path));
         }
     }
-    let expected =
-        ["/expires", "/related_calls/-/timestamp", "/requested", "/timestamp", "/until", "/valid_until"];
+    let expected = [
+        "/expires",
+        "/limits/until",
+        "/related_calls/-/timestamp",
+        "/requested",
+        "/timestamp",
+        "/until",
+        "/valid_until",
+    ];
     assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::guards::{CallBlock, ProfileChange, TooManyProfiles};
-use crate::registry::RegistryError;
+use crate::registry::{ApprovalLimits, RegistryError};
 use crate::terms::{ServerId, SessionId};
 
 /// What somebody has the engine do by hand.
@@ -62,6 +62,8 @@ pub struct Decide<'a> {
     pub by: &'a str,
     /// What becomes of them.
     pub decision: ByHand,
+    /// The calls that an approval of one tool is for; `None`: all.
+    pub limits: Option<&'a ApprovalLimits>,
 }
 
 /// Definitions of one server.

@@ -302,6 +302,8 @@ counters! { Counters {
     approvals_requested,
     /// Tools approved by hand.
     approvals_granted,
+    /// Calls of held tools that a limited approval let pass.
+    limited_approvals_used,
     /// Tools denied by hand.
     approvals_denied,
     /// Tools that nobody approved in time.

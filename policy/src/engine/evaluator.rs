@@ -11,6 +11,7 @@ mod inputs;
 mod inspection;
 mod interfaces;
 mod judge;
+mod limited;
 mod listing;
 mod public;
 mod queries;
@@ -69,6 +70,8 @@ pub(super) struct Topic<'a> {
     tool: Option<&'a str>,
     seen: Option<Seen<'a>>,
     is_retry: bool,
+    /// Whether somebody approved this call of a tool that is held.
+    is_approved: bool,
 }
 
 impl<'a> Topic<'a> {
@@ -240,7 +243,7 @@ impl Evaluator {
         &mut self,
         cx: &mut Context<'_>,
         scope: &Scope,
-        Topic { tool, seen, is_retry }: Topic<'_>,
+        Topic { tool, seen, is_retry, is_approved }: Topic<'_>,
         ask: impl FnOnce(&mut Executor, &Facts<'_>) -> T,
     ) -> Option<T> {
         let (turn, id) = seen.map_or((None, None), |seen| (seen.turn, seen.id));
@@ -269,6 +272,8 @@ impl Evaluator {
         if identity == Identity::Derived {
             standing.trust = standing.trust.min(Trust::Medium);
         }
+        let known = tool.and_then(|tool| connection.tool(tool));
+        let approved = known.filter(|_| is_approved).map(ToolFacts::as_approved);
         let facts = Facts {
             server: &scope.server,
             also: connection.also(),
@@ -287,7 +292,7 @@ impl Evaluator {
             uid,
             turn,
             is_retry,
-            tool: tool.and_then(|tool| connection.tool(tool)),
+            tool: approved.as_ref().or(known),
             tool_names: names.map_or(&judge.no_names, |names| names),
             ahead: cx.ahead.as_deref(),
             conditions: Conditions::OfCall,
@@ -308,7 +313,7 @@ impl Evaluator {
         operations: &[Operation<'_>],
         tool: Option<&str>,
     ) -> Evaluation {
-        let topic = Topic { tool, seen: Some(seen), is_retry: false };
+        let topic = Topic { tool, seen: Some(seen), ..Topic::default() };
         self.evaluate_try(cx, scope, seen, operations, topic)
     }
 
@@ -341,7 +346,7 @@ impl Evaluator {
     /// Tells the guards that no result of a call is to be waited for.
     pub(super) fn settle_call(&mut self, cx: &mut Context<'_>, scope: &Scope, seen: Seen<'_>, tool: &str) {
         let now = seen.time;
-        let topic = Topic { tool: Some(tool), seen: Some(seen), is_retry: false };
+        let topic = Topic { seen: Some(seen), ..Topic::of(tool) };
         self.with_facts(cx, scope, topic, |executor, facts| {
             let operations = [Operation::ToolResult { tool_name: tool, result: None, error: None }];
             executor.settle(&Question { operations: &operations, facts, now }, &Verdict::default());

@@ -123,10 +123,10 @@ impl Engine {
     }
 
     /// All that is known of the server and the client of a connection, and of every tool that is listed there or was before.
-    /// `None`: there is no such connection.
-    pub fn gate_subject(&mut self, id: ConnectionId) -> Option<GateSubject> {
+    /// `None`: there is no such connection. `now`: approvals that are over by then count no more.
+    pub fn gate_subject(&mut self, id: ConnectionId, now: Timestamp) -> Option<GateSubject> {
         let mut nothing = Vec::new();
         let Parts { mut cx, ev, .. } = self.parts(&mut nothing);
-        ev.gate_subject(&mut cx, id)
+        ev.gate_subject(&mut cx, id, now)
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct First {
     pub(super) rounds: u32,
     /// What guards said of it.
     pub(super) denied: Denied,
+    /// Whether a limited approval let it pass.
+    pub(super) approved: bool,
 }
 
 /// A request as one of several tries.
@@ -55,9 +57,9 @@ pub(super) struct Attempt {
 
 impl Attempt {
     /// It is a first try, unless it goes on with another one.
-    pub(super) fn begin(&mut self, id: &Value, time: Timestamp, denied: Denied) {
+    pub(super) fn begin(&mut self, id: &Value, time: Timestamp, denied: Denied, approved: bool) {
         if self.asks.is_some() && self.first.is_none() {
-            self.first = Some(Box::new(First { id: id.clone(), time, rounds: 0, denied }));
+            self.first = Some(Box::new(First { id: id.clone(), time, rounds: 0, denied, approved }));
         }
     }
 

@@ -18,6 +18,7 @@ mod inputs;
 mod inspect;
 mod judge;
 mod life;
+mod limited;
 mod listing;
 mod long;
 mod network;
@@ -301,6 +302,7 @@ pub(super) fn short(output: &Output) -> String {
         EventBody::SessionSet(set) => format!("set {} by {}", set.key, set.by),
         EventBody::PinsReset(reset) => format!("forgot {} pins by {}", reset.pins, reset.by),
         EventBody::ApprovalGranted(granted) => format!("granted {} by {}", granted.tool_name, granted.by),
+        EventBody::ApprovalEnded(ended) => format!("ended {} {:?}", ended.tool_name, ended.reason),
         EventBody::ApprovalDenied(denied) => format!("denied {} by {}", denied.tool_name, denied.by),
         EventBody::ApprovalTimedOut(given_up) => format!("given up {}", given_up.tool_name),
         EventBody::RequestTimedOut(late) => {

@@ -20,6 +20,8 @@ pub(super) enum Due {
     Late(ConnectionId),
     /// An approval is given up.
     Approval(ApprovalId),
+    /// Limited approvals may be over.
+    LimitedApprovals,
     /// A guard that others wrote has no answer in time, or what one denied is denied no longer.
     Guards,
 }

@@ -160,7 +160,7 @@ impl Asker {
 
     /// Whether arguments decide about a call of a tool.
     fn goes_by_arguments(&mut self, subject: &GateSubject, name: &str, known: Option<&ToolFacts>) -> bool {
-        self.has_conditions
+        (self.has_conditions || known.is_some_and(|known| known.approved_for_some))
             && self.call(subject, name, known, Conditions::Strictest, None).denied.is_some()
             && self.call(subject, name, known, Conditions::Lenient, None).denied.is_none()
     }
@@ -177,7 +177,10 @@ impl Asker {
             Operation::Request { method: "tools/call", params: None },
             Operation::ToolInvoke { tool_name, arguments: None },
         ];
-        self.ask(subject, &operations, known, conditions, trace)
+        let is_lenient = conditions == Conditions::Lenient;
+        let approved =
+            known.filter(|known| is_lenient && known.approved_for_some).map(ToolFacts::as_approved);
+        self.ask(subject, &operations, approved.as_ref().or(known), conditions, trace)
     }
 
     /// What is said of a call: what a guard does, or what it means for those after it.

@@ -162,6 +162,11 @@ impl CompiledConditions {
         Ok(Self { tests: tests(arguments)?, when: when.as_ref().map(compiled) })
     }
 
+    /// Tests of arguments alone.
+    pub(crate) fn of_arguments(arguments: &ArgumentTests) -> Result<Self, GlobError> {
+        Ok(Self { tests: tests(arguments)?, when: None })
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.tests.is_empty() && self.when.is_none()
     }

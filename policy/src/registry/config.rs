@@ -147,6 +147,28 @@ pub enum RegistryError {
         /// The hash that it was last seen with.
         current: String,
     },
+    /// A limited approval would change nothing.
+    #[error(
+        "{name} of {server} is approved without limits; `mcpwarden approvals deny` or `pins reset` ends that"
+    )]
+    Approved {
+        /// The server.
+        server: String,
+        /// The tool.
+        name: String,
+    },
+    /// There are too many limited approvals of one tool.
+    #[error(
+        "{name} of {server} has {most} limited approvals, and no more fit; `mcpwarden approvals deny` ends them"
+    )]
+    Limited {
+        /// The server.
+        server: String,
+        /// The tool.
+        name: String,
+        /// As many as may be.
+        most: usize,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::{ArgumentTest, ArgumentTests, Pointer};
 use crate::terms::{PinState, Severity, Timestamp};
 
 /// How exactly it is known when something was last seen: a list that is sent every second is not written as often.
@@ -12,6 +13,8 @@ const LAST_SEEN_STEP: Duration = Duration::from_secs(60);
 /// Most changed definitions remembered as said, for each item, and most that are denied. With more, the oldest is said
 /// again when it returns, or waits for approval again.
 const MAX_SAID: usize = 16;
+/// Most limited approvals of one item. A further one is refused.
+pub(super) const MAX_LIMITED: usize = 16;
 
 /// What is remembered of a tool, a prompt, a resource template, or of instructions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -47,6 +50,9 @@ pub struct PinRecord {
     /// The hash without `_meta` of the definition seen last, where that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bare: Option<String>,
+    /// Approvals of some calls, oldest first (bounded).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limited: Vec<LimitedApproval>,
 }
 
 /// The version of the hashes that are made now: `_meta` counts.
@@ -59,6 +65,55 @@ pub struct Approval {
     pub by: String,
     /// When.
     pub at: Timestamp,
+}
+
+/// An approval of a tool that holds for some of its calls, or for some time. The pin does not move with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitedApproval {
+    /// Hash of the definition that is approved.
+    pub hash: String,
+    /// For which calls, and until when.
+    #[serde(flatten)]
+    pub limits: ApprovalLimits,
+    /// Who said so, and when.
+    #[serde(flatten)]
+    pub said: Approval,
+}
+
+/// Numbers of tests come from JSON or YAML, which have no NaN that is accepted.
+impl Eq for LimitedApproval {}
+
+/// The calls that a [`LimitedApproval`] is for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ApprovalLimits {
+    /// What the arguments must be. Without tests, any.
+    #[serde(default, skip_serializing_if = "ArgumentTests::is_empty")]
+    pub arguments: ArgumentTests,
+    /// One call only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub once: bool,
+    /// Until then only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+impl ApprovalLimits {
+    /// Whether nothing is limited.
+    pub fn is_unlimited(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether its time is over.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+
+    fn bytes(&self) -> usize {
+        let test = |(pointer, test): (&Pointer, &ArgumentTest)| {
+            pointer.as_str().len() + serde_json::to_string(test).map_or(0, |json| json.len())
+        };
+        self.arguments.iter().map(test).sum()
+    }
 }
 
 /// A definition that must not be used.
@@ -108,6 +163,7 @@ impl PinRecord {
             version: None,
             hash_version: HASH_VERSION,
             bare: None,
+            limited: Vec::new(),
         }
     }
 
@@ -198,6 +254,33 @@ impl PinRecord {
         self.approved = Some(Approval { by: by.to_owned(), at });
         self.said.clear();
         self.denied.retain(|denied| denied.hash != hash);
+        self.limited.retain(|limited| limited.hash != hash);
+    }
+
+    /// Approves calls of the definition with this hash within limits, beside what was approved so before. The same limits
+    /// again take the place of the former ones. `false`: there is no room.
+    pub(super) fn approve_limited(&mut self, hash: &str, limits: ApprovalLimits, said: Approval) -> bool {
+        let is_same = |known: &LimitedApproval| {
+            known.hash == hash
+                && (&known.limits.arguments, known.limits.once) == (&limits.arguments, limits.once)
+        };
+        self.limited.retain(|known| !known.limits.is_over(said.at) && (limits.once || !is_same(known)));
+        if self.limited.len() >= MAX_LIMITED {
+            return false;
+        }
+        self.limited.push(LimitedApproval { hash: hash.to_owned(), limits, said });
+        true
+    }
+
+    /// The limited approvals of the definition seen last that are not over, in the order in which they are tried: those for one
+    /// call come last, so that no call uses one up that another lets pass.
+    pub(crate) fn limited_now(&self, now: Timestamp) -> impl Iterator<Item = &LimitedApproval> {
+        let of = move |once| {
+            self.limited.iter().filter(move |known| {
+                known.limits.once == once && known.hash == self.current && !known.limits.is_over(now)
+            })
+        };
+        of(false).chain(of(true))
     }
 
     /// The definition with this hash must not be used. What is pinned stays so.
@@ -205,6 +288,7 @@ impl PinRecord {
         if self.hash == hash {
             self.approved = None;
         }
+        self.limited.retain(|limited| limited.hash != hash);
         self.denied.retain(|denied| denied.hash != hash);
         if self.denied.len() >= MAX_SAID {
             self.denied.remove(0);
@@ -245,6 +329,9 @@ impl PinRecord {
             self.denied.iter().map(|denied| size_of::<Denied>() + denied.hash.len() + denied.said.by.len());
         let version = self.version.as_ref().map_or(0, String::len);
         let bare = self.bare.as_ref().map_or(0, String::len);
+        let limited = |known: &LimitedApproval| {
+            size_of::<LimitedApproval>() + known.hash.len() + known.limits.bytes() + known.said.by.len()
+        };
         size_of::<Self>()
             + self.hash.len()
             + self.current.len()
@@ -253,5 +340,6 @@ impl PinRecord {
             + bare
             + version
             + denied.sum::<usize>()
+            + self.limited.iter().map(limited).sum::<usize>()
     }
 }

@@ -13,10 +13,15 @@ const SERVER: &str = "poisoned-server";
 
 /// A server whose client lists its tools, and calls `weather`: what is decided of that.
 fn weather(agent: &Agent) -> Result<Value> {
+    weather_in(agent, "Bern")
+}
+
+/// The same, of a city.
+fn weather_in(agent: &Agent, city: &str) -> Result<Value> {
     let mut peer = Peer::start(Wiring::Pipes, &mut server(SERVER))?;
     peer.ask(&initialize(0))?;
     peer.ask(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))?;
-    peer.ask(&call(2, "weather", &json!({"city": "Bern"})))?;
+    peer.ask(&call(2, "weather", &json!({"city": city})))?;
     let connection = agent.connection_of_server(peer.pid())?;
     let called = agent
         .wait_for("the call", |event| is(event, "mcp_tool_called") && event["connection"] == connection)?;
@@ -95,6 +100,71 @@ fn held_tool_can_be_approved_denied_and_forgotten() -> Result<()> {
     agent.tell(&["approve", "--server", SERVER, "--all"])?.expect("all", 0, &format!("approved {tool}"))?;
     ensure!(weather(&agent)? == allowed, "all are approved");
     agent.tell(&["pins", "trust", "--server", SERVER, "--all"])?.expect("again", 0, "approved already")?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn held_tool_can_be_approved_for_some_calls() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    fs::DirBuilder::new().mode(0o750).create(directory.path().join("state"))?;
+    let config = directory.path().join("x.yaml").display().to_string();
+    let store = directory.path().join("state/mcpwarden.db");
+    fs::write(
+        &config,
+        format!(
+            "store: {{ path: {} }}\ninspection: {{ on_detection: {{ action: require_approval }} }}\n",
+            store.display()
+        ),
+    )?;
+    let mut agent = Agent::start(&["--config", &config])?;
+    let (held, allowed) = (json!(["block", "approval_required"]), json!(["allow", null]));
+    ensure!(weather(&agent)? == held, "{:?}", agent.events());
+    let tool = format!("{SERVER}:weather");
+    for (args, part) in [
+        (&["--arguments-match", "city=Bern"][..], "neither POINTER=GLOB"),
+        (&["--arguments-match", "{/city: {}}"], "must not be empty"),
+        (&["--arguments-match", "{/city: {below: srv}}"], "does not begin with /"),
+        (&["--arguments-match", "/city=a", "--arguments-match", "/city=b"], "two tests of /city"),
+        (&["--for", "0s"], "longer than 0"),
+    ] {
+        let said = agent.tell(&[&["approve", &tool], args].concat())?;
+        ensure!(
+            said.code == Some(2) && said.stderr.contains(part),
+            "{args:?}: {} {}",
+            said.stdout,
+            said.stderr
+        );
+    }
+    ensure!(weather(&agent)? == held, "nothing was approved");
+
+    agent.tell(&["approve", &tool, "--once", "--by", "ann"])?.expect(
+        "once",
+        0,
+        "approved poisoned-server:weather",
+    )?;
+    ensure!(weather(&agent)? == allowed, "it is approved once");
+    let ended = agent.wait_for("the end", |event| is(event, "mcp_approval_ended"))?;
+    ensure!(json!([ended["reason"], ended["by"]]) == json!(["used", "ann (root)"]), "{ended}");
+    ensure!(weather(&agent)? == held, "it was approved once");
+
+    // By arguments, and what is not used up outlives the agent.
+    let decided = lines(&agent, &["approve", &tool, "--arguments-match", "/city=B*", "--for", "1h"])?;
+    ensure!(decided[0]["limits"]["arguments"] == json!({"/city": {"glob": "B*"}}), "{decided:?}");
+    ensure!(decided[0]["limits"]["until"].is_string(), "{decided:?}");
+    agent.kill()?;
+    let agent = Agent::start(&["--config", &config])?;
+    ensure!(weather_in(&agent, "Basel")? == allowed, "it is approved for that city");
+    ensure!(weather_in(&agent, "Chur")? == held, "it is not for this one");
+    let pins = agent.tell(&[
+        "pins",
+        "list",
+        "--path",
+        &store.with_file_name("registry.db").display().to_string(),
+    ])?;
+    pins.expect("pins", 0, "1 limited")?;
+    agent.tell(&["approvals", "deny", &tool])?.expect("deny", 0, "denied")?;
+    ensure!(weather_in(&agent, "Basel")? == json!(["block", "approval_denied"]), "it is denied");
     agent.stop()?;
     Ok(())
 }

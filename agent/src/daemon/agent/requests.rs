@@ -1,20 +1,23 @@
 //! The requests of operators at the control socket, executed by the agent's one task.
 
 use mcpwarden_policy::{
-    Decide, Definitions, Event, EventBody, Input, OperatorCommand, Output, ServerId, SessionId, WaitingTool,
-    config::Config,
+    ByHand, Decide, Definitions, Event, EventBody, Input, OperatorCommand, Output, ServerId, SessionId,
+    WaitingTool,
+    config::{ArgumentTests, Config, argument_tests},
     event::{BlockEnd, CallsBlocked, CallsUnblocked, NetworkBlocked, NetworkUnblocked},
     guards::{Callee, ProfileChange, Setting},
     lint::{is_asked, known_side_effects},
     network::Target,
+    registry::ApprovalLimits,
 };
+use serde_json::Value;
 
 use super::Agent;
 use crate::{
     config::StdioEnforcement,
     control::{
-        Answer, BlockView, Blocks, Code, Decided, NewBlock, NewDecision, NewSetting, OldBlock, Operation,
-        Refusal, Request, SetSession, Waiting,
+        Answer, BlockView, Blocks, Code, Decided, NewBlock, NewDecision, NewLimits, NewSetting, OldBlock,
+        Operation, Refusal, Request, SetSession, Waiting,
     },
     network::{self, BlockError, BlockRequest, Standing, Who},
 };
@@ -61,6 +64,28 @@ fn check_setting(setting: &Setting, config: &Config) -> Result<(), Refusal> {
     }
 }
 
+/// Most tests, and most bytes of them, of a limited approval, which is kept with the pin.
+const MAX_TESTS: usize = 16;
+const MAX_TEST_BYTES: usize = 4 << 10;
+
+/// Refuses limits of an approval that limit nothing, or that hold for no call.
+fn check_limits(new: &NewLimits) -> Result<ArgumentTests, Refusal> {
+    let unusable = |message: String| Err(Code::Unusable.because(message));
+    if *new == NewLimits::default() {
+        return unusable("`limits` needs `arguments`, `once` or `for`".to_owned());
+    }
+    if new.period.is_some_and(|period| period.0.is_zero()) {
+        return unusable("`for` must be longer than 0".to_owned());
+    }
+    let json = serde_json::to_string(&new.arguments).unwrap_or_default();
+    if new.arguments.len() > MAX_TESTS || json.len() > MAX_TEST_BYTES {
+        return unusable(format!(
+            "`arguments` has at most {MAX_TESTS} tests, of {MAX_TEST_BYTES} bytes in all"
+        ));
+    }
+    argument_tests(&Value::Object(new.arguments.clone())).or_else(unusable)
+}
+
 impl Agent {
     /// Executes a request, reports it as an event, and answers it.
     pub(super) fn execute_request(&mut self, request: Request) {
@@ -91,7 +116,7 @@ impl Agent {
 
     /// Decides about definitions.
     fn decide(&mut self, new: &NewDecision, by: &Who) -> Result<Answer, Refusal> {
-        let NewDecision { server, tool, all, decision, uid, program, hash, by: name } = new;
+        let NewDecision { server, tool, all, decision, uid, program, hash, by: name, limits } = new;
         let what = match (tool, all) {
             (Some(name), false) => Definitions::Tool { name, hash: hash.as_deref() },
             (None, true) if hash.is_none() => Definitions::All,
@@ -101,12 +126,29 @@ impl Agent {
                 );
             }
         };
+        let limits = limits.as_ref().map(|limits| self.limits(limits, what, *decision)).transpose()?;
         let server = ServerId(server.as_str().into());
         let by = on_behalf_of(name.as_deref(), by)?;
         let (uid, program, decision) = (*uid, program.as_deref(), *decision);
-        let decide = Decide { server: &server, uid, program, what, by: &by, decision };
+        let decide =
+            Decide { server: &server, uid, program, what, by: &by, decision, limits: limits.as_ref() };
         let decided = self.command(OperatorCommand::Decide(decide))?;
         Ok(Answer::Decided(Decided { decided }))
+    }
+
+    /// The limits of an approval, checked.
+    fn limits(
+        &self,
+        new: &NewLimits,
+        what: Definitions<'_>,
+        decision: ByHand,
+    ) -> Result<ApprovalLimits, Refusal> {
+        if decision != ByHand::Approve || matches!(what, Definitions::All) {
+            return Err(Code::Unusable.because("`limits` belong to the approval of one tool"));
+        }
+        let arguments = check_limits(new)?;
+        let until = new.period.map(|period| self.clock.now().after(period.0));
+        Ok(ApprovalLimits { arguments, once: new.once, until })
     }
 
     /// Has the engine execute a command. The events of it.
@@ -285,6 +327,32 @@ mod tests {
         ] {
             let by = Who { uid: 7, user: user.map(str::to_owned) };
             assert_eq!(on_behalf_of(name, &by).ok().as_deref(), expected, "{name:?} {user:?}");
+        }
+    }
+
+    #[test]
+    fn limits_of_an_approval_are_checked() {
+        for (json, expected) in [
+            (r#"{"once":true}"#, None),
+            (r#"{"for":"1h"}"#, None),
+            (r#"{"arguments":{"/path":{"below":"/srv"}}}"#, None),
+            ("{}", Some("`limits` needs")),
+            (r#"{"once":false,"arguments":{}}"#, Some("`limits` needs")),
+            (r#"{"for":"0s"}"#, Some("longer than 0")),
+            (r#"{"arguments":{"/path":{}}}"#, Some("must not be empty")),
+            (r#"{"arguments":{"/path":{"not":{"below":"srv"}}}}"#, Some("does not begin with /")),
+            (
+                &format!(r#"{{"arguments":{{"/a":{{"prefix":"{}"}}}}}}"#, "x".repeat(MAX_TEST_BYTES)),
+                Some("at most"),
+            ),
+        ] {
+            let refusal = check_limits(&serde_json::from_str(json).unwrap()).err();
+            let message = refusal.map(|refusal| refusal.message);
+            assert!(
+                message.is_some() == expected.is_some()
+                    && message.clone().unwrap_or_default().contains(expected.unwrap_or_default()),
+                "{json}: {message:?}"
+            );
         }
     }
 

@@ -64,7 +64,7 @@ impl Subjects {
                 }
                 continue;
             }
-            let Some(mut kind) = engine.gate_subject(id) else { continue };
+            let Some(mut kind) = engine.gate_subject(id, clock.now()) else { continue };
             if !config.policy.fail_closed {
                 // Each server that has not listed its tools yet would be one of its kind, and no guard tells them apart then:
                 // those that hold tools hold what is not listed in any case, and the others do not evaluate it.

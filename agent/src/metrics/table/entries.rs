@@ -287,11 +287,12 @@ pub static TABLE: &[Metric] = &[
             &[
                 ("requested", "approvals_requested"),
                 ("granted", "approvals_granted"),
+                ("used", "limited_approvals_used"),
                 ("denied", "approvals_denied"),
                 ("timed_out", "approvals_timed_out"),
             ],
         ),
-        "Tools that wait for approval, and what came of it.",
+        "Tools that wait for approval, and what came of it; `used`: calls that a limited approval let pass.",
     ),
     metric(
         "mcpwarden_requests_timed_out_total",

@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::{Context, Evaluator, Scope};
+use crate::config::{ArgumentTest, Pointer};
 use crate::engine::command::{ByHand, Decide, Definitions};
 use crate::engine::recorder::tool_id;
-use crate::event::{ApprovalDenied, ApprovalGranted, DefinitionApproved, EventBody, PinsReset, Whose};
-use crate::registry::{Item, ItemKind, PinKey, PinRecord, RegistryError};
+use crate::engine::timers::Due;
+use crate::event::{
+    ApprovalDenied, ApprovalGranted, DefinitionApproved, EventBody, GrantLimits, PinsReset, Whose,
+};
+use crate::registry::{Approval, ApprovalLimits, Item, ItemKind, PinKey, PinRecord, RegistryError};
 use crate::terms::Timestamp;
 
 /// Whose definitions are meant, where the server is, and their pins.
@@ -47,19 +51,37 @@ impl Evaluator {
         now: Timestamp,
     ) -> Result<(), RegistryError> {
         let grant = decide.decision == ByHand::Approve;
-        if grant {
+        let limits = decide.limits.filter(|limits| grant && !limits.is_unlimited());
+        if let Some(limits) = limits {
+            let said = Approval { by: decide.by.to_owned(), at: now };
+            self.registry.approve_limited(key, &item, hash, limits.clone(), said)?;
+            cx.reporter.counters.approvals_granted += 1;
+            if let Some(until) = limits.until {
+                cx.timers.set(until, Due::LimitedApprovals);
+            }
+        } else if grant {
             self.registry.approve(key, &item, hash, decide.by, now)?;
             cx.reporter.counters.approvals_granted += 1;
         } else {
             self.registry.deny(key, &item, hash, decide.by, now)?;
             cx.reporter.counters.approvals_denied += 1;
         }
-        let scope = self.approvals.close(key, &item, Some(hash)).or(scope.cloned());
+        // Calls with other arguments wait on.
+        let is_answer = limits.is_none_or(|limits| limits.arguments.is_empty());
+        let closed = if is_answer { self.approvals.close(key, &item, Some(hash)) } else { None };
+        if limits.is_some() && is_answer {
+            // When it ends, somebody is asked again.
+            self.set_refusal(cx, key, (&item.name, hash), None);
+        }
+        let scope = closed.or(scope.cloned());
+        let limits = limits.map(GrantLimits::from);
         let (tool_name, by, tool_hash) = (item.name, decide.by.to_owned(), hash.to_owned());
         let whose = Whose::from(key);
         let tool_id = tool_id(&key.server, &tool_name);
         let body: EventBody = match (item.kind, grant) {
-            (ItemKind::Tool, true) => ApprovalGranted { tool_name, tool_id, tool_hash, whose, by }.into(),
+            (ItemKind::Tool, true) => {
+                ApprovalGranted { tool_name, tool_id, tool_hash, whose, by, limits }.into()
+            }
             (ItemKind::Tool, false) => ApprovalDenied { tool_name, tool_id, tool_hash, whose, by }.into(),
             (kind, _) => DefinitionApproved { kind, name: tool_name, hash: tool_hash, whose, by }.into(),
         };
@@ -131,6 +153,19 @@ impl Evaluator {
                 Definitions::All => "anything".to_owned(),
             },
         })
+    }
+}
+
+impl From<&ApprovalLimits> for GrantLimits {
+    fn from(limits: &ApprovalLimits) -> Self {
+        let test = |(pointer, test): (&Pointer, &ArgumentTest)| {
+            (pointer.as_str().to_owned(), serde_json::to_value(test).unwrap_or_default())
+        };
+        Self {
+            arguments: limits.arguments.iter().map(test).collect(),
+            once: limits.once,
+            until: limits.until,
+        }
     }
 }
 

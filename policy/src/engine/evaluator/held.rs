@@ -1,12 +1,15 @@
 //! Which tools are held until somebody approves them: see [`super::approvals`].
 
+use std::sync::Arc;
+
 use super::approvals::{WaitingTool, Wanted};
-use super::{Connections, Context, Evaluator, Scope, Seen};
+use super::{Connections, Context, Evaluator, Scope, Seen, Topic};
 use crate::engine::ids::ApprovalId;
 use crate::engine::recorder::tool_id;
 use crate::engine::timers::Due;
 use crate::event::{Action, ApprovalRequested, ApprovalTimedOut, Whose};
 use crate::guard::{Decision, Denial, DenialCode, GuardKind, Operation, Refusal};
+use crate::registry::PinKey;
 use crate::terms::{ConnectionId, Timestamp};
 
 /// The guards that go by a tool's definition.
@@ -53,7 +56,7 @@ impl Evaluator {
         seen: Seen<'_>,
         tool: &str,
     ) -> Review {
-        let topic = super::Topic { tool: Some(tool), seen: Some(seen), is_retry: false };
+        let topic = Topic { seen: Some(seen), ..Topic::of(tool) };
         let reviewed = self.with_facts(cx, scope, topic, |executor, facts| {
             let call = Operation::ToolInvoke { tool_name: tool, arguments: None };
             OF_DEFINITIONS.map(|kind| executor.would(kind, &call, facts, seen.time))
@@ -89,6 +92,13 @@ impl Evaluator {
         if facts.refusal.is_some() || self.approvals.is_requested(key, tool, &facts.hash) {
             return;
         }
+        let hash = Arc::clone(&facts.hash);
+        let approved = self.registry.limited(scope.connection, tool, time);
+        if approved.iter().any(|known| *known.hash == *hash && known.limits.arguments.is_empty()) {
+            return;
+        }
+        let facts = cx.connections.get(scope.connection).and_then(|known| known.tool(tool));
+        let (Some(key), Some(facts)) = (self.registry.key(scope.connection), facts) else { return };
         let expires = time.after(self.judge.approval_timeout());
         let requested = ApprovalRequested {
             tool_name: tool.to_owned(),
@@ -135,6 +145,23 @@ impl Evaluator {
         key.is_some_and(|key| self.approvals.is_given_up(key, tool, hash))
     }
 
+    /// Has all connections of a server know whether the approval of a tool was refused.
+    pub(super) fn set_refusal(
+        &self,
+        cx: &mut Context<'_>,
+        key: &PinKey,
+        (tool, hash): (&str, &str),
+        refusal: Option<Refusal>,
+    ) {
+        for (connection, _) in self.registry.servers(&key.server).filter(|(_, whose)| *whose == key) {
+            let known = cx.connections.get_mut(connection);
+            let facts = known.and_then(|known| known.tools.get_mut(tool));
+            if let Some(facts) = facts.filter(|facts| *facts.hash == *hash) {
+                facts.refusal = refusal;
+            }
+        }
+    }
+
     /// Nobody answered in time.
     pub(in crate::engine) fn time_out_approval(
         &mut self,
@@ -145,13 +172,7 @@ impl Evaluator {
         let Some((Wanted { hash, tool, key }, scope, requested)) = self.approvals.time_out(id) else {
             return;
         };
-        for (connection, _) in self.registry.servers(&key.server).filter(|(_, whose)| **whose == key) {
-            let known = cx.connections.get_mut(connection);
-            let facts = known.and_then(|known| known.tools.get_mut(tool.as_str()));
-            if let Some(facts) = facts.filter(|facts| *facts.hash == *hash) {
-                facts.refusal = Some(Refusal::TimedOut);
-            }
-        }
+        self.set_refusal(cx, &key, (&tool, &hash), Some(Refusal::TimedOut));
         let tool_id = tool_id(&scope.server, &tool);
         cx.reporter.counters.approvals_timed_out += 1;
         cx.reporter.report(

@@ -222,6 +222,7 @@ impl Evaluator {
             self.report_change(cx, scope, seen, change, entry);
         }
         if kind == ItemKind::Tool {
+            self.time_limited(cx, scope.connection);
             self.ask_about_tools(cx, scope, seen, listed);
         }
     }

@@ -12,7 +12,7 @@ use crate::gate::{GateCompiler, GateError, GateSubject};
 use crate::guard::TurnState;
 use crate::guards::{CallBlock, ProfileChange};
 use crate::registry::ItemKind;
-use crate::terms::{ConnectionId, ServerId, SessionId};
+use crate::terms::{ConnectionId, ServerId, SessionId, Timestamp};
 
 impl Evaluator {
     /// What makes tables of a policy.
@@ -43,6 +43,7 @@ impl Evaluator {
         &mut self,
         cx: &mut Context<'_>,
         id: ConnectionId,
+        now: Timestamp,
     ) -> Option<GateSubject> {
         let scope = cx.connections.scope(id)?;
         let connection = cx.connections.get(id)?;
@@ -70,7 +71,8 @@ impl Evaluator {
         })?;
         for name in names {
             let known = self.with_facts(cx, &scope, Topic::of(&name), |_, facts| facts.tool.cloned());
-            if let Some(Some(known)) = known {
+            if let Some(Some(mut known)) = known {
+                self.approve_in_gate(cx, id, &mut known, now);
                 subject.tools.insert(name, known);
             }
         }

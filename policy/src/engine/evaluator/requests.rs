@@ -26,14 +26,14 @@ impl Evaluator {
         scope: &Scope,
         seen: Seen<'_>,
         call: &Call<'_>,
-        is_retry: bool,
+        (is_retry, is_approved): (bool, bool),
     ) -> Evaluation {
         let Call { tool_name, params, arguments, .. } = call;
         let operations = [
             Operation::Request { method: "tools/call", params: *params },
             Operation::ToolInvoke { tool_name, arguments: *arguments },
         ];
-        let topic = Topic { tool: Some(tool_name), seen: Some(seen), is_retry };
+        let topic = Topic { tool: Some(tool_name), seen: Some(seen), is_retry, is_approved };
         self.evaluate_try(cx, scope, seen, &operations, topic)
     }
 
@@ -94,7 +94,7 @@ impl Evaluator {
         let [name, uri, arguments] = members(json, ["name", "uri", "arguments"]);
         let (name, uri) = (string(name), string(uri));
         let request = Operation::Request { method: method.as_str(), params: *params };
-        let topic = Topic { tool: None, seen: Some(seen), is_retry: first.is_some() };
+        let topic = Topic { seen: Some(seen), is_retry: first.is_some(), ..Topic::default() };
         let evaluation = match method {
             Method::PromptsGet => {
                 let prompt = Operation::PromptRequest { name: &name, arguments };
@@ -190,7 +190,7 @@ impl Evaluator {
         report_repeated(cx, target, seen.time, message);
         self.report_unasked(cx, target, seen, message);
         cx.report_recorded(target, seen, (message, &recorded));
-        attempt.begin(&id, seen.time, denied);
+        attempt.begin(&id, seen.time, denied, false);
         attempt
     }
 
@@ -266,8 +266,11 @@ impl Evaluator {
         // Who reads a message otherwise, or stopped it, knows nothing of an earlier one.
         let is_plain = message.repeated.is_none() && call.repeated.is_none() && seen.stop.is_none();
         attempt.first = attempt.first.filter(|_| is_plain);
-        let evaluation =
-            self.evaluate_call(cx, &scope, Seen { id: Some(&id), ..seen }, call, attempt.first.is_some());
+        let seen_call = Seen { id: Some(&id), ..seen };
+        let first = attempt.first.as_deref().map(|first| first.approved);
+        let by = if first == Some(true) { None } else { self.limited_approval(cx, &scope, seen_call, call) };
+        let is_approved = first == Some(true) || by.is_some();
+        let evaluation = self.evaluate_call(cx, &scope, seen_call, call, (first.is_some(), is_approved));
         let denied = evaluation.code();
         if attempt.first.as_deref().is_some_and(|first| is_as_before(denied, first)) {
             cx.reporter.counters.retries += 1;
@@ -281,8 +284,12 @@ impl Evaluator {
             }
         }
         attempt.first = None;
-        attempt.begin(&id, seen.time, denied);
+        attempt.begin(&id, seen.time, denied, is_approved);
+        let passes = denied.is_none() && !evaluation.enforced;
         self.report_called(cx, &scope, seen, (message, id, call), evaluation);
+        if let Some(by) = by.filter(|_| passes) {
+            self.use_approval(cx, &scope, seen.time, &call.tool_name, &by);
+        }
         attempt
     }
 

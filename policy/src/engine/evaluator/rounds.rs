@@ -217,8 +217,13 @@ pub(super) fn bounds(cx: &Context<'_>) -> Bounds {
 /// How the request began of which this is an answer, with one try more.
 fn next_try(to: Answered<'_>) -> First {
     let first = to.attempt.first.as_deref().cloned();
-    let mut first =
-        first.unwrap_or_else(|| First { id: to.id.clone(), time: to.time, rounds: 0, denied: None });
+    let mut first = first.unwrap_or_else(|| First {
+        id: to.id.clone(),
+        time: to.time,
+        rounds: 0,
+        denied: None,
+        approved: false,
+    });
     first.rounds += 1;
     first
 }

@@ -255,7 +255,7 @@ fn every_name_of_a_chain_counts_for_denials() {
             let events = bench.events();
             let called = events.iter().find(|event| event["type"] == "mcp_tool_called").unwrap();
             assert_eq!(called["code"], expected, "{name}: {policy}: {called}");
-            let subject = bench.engine.gate_subject(ConnectionId(1)).unwrap();
+            let subject = bench.engine.gate_subject(ConnectionId(1), Timestamp(bench.now)).unwrap();
             let names = bench.engine.names(ConnectionId(1));
             assert!(names.contains(&ServerId("mcp-server-evil".into())), "{name}: {names:?}");
             assert!(subject.server.0 == "mcp-server-evil".into() || !subject.also.is_empty(), "{name}");

@@ -227,7 +227,7 @@ fn gate_compiles_what_stands() {
         }
         let question = asked(&mut bench).remove(0);
         reply(&mut bench, &question, Ok(&deny(details)));
-        let subject = bench.engine.gate_subject(ConnectionId(1)).unwrap();
+        let subject = bench.engine.gate_subject(ConnectionId(1), Timestamp(bench.now)).unwrap();
         let table = GateCompiler::new(&config, &inspect::DETECTOR)
             .and_then(|mut compiler| compiler.compile(&[subject], 1, Timestamp(bench.now)))
             .unwrap();

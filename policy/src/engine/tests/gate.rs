@@ -439,7 +439,7 @@ fn gate_decisions_match_engine_decisions() {
         let mut dice = Dice::new(seed);
         let yaml = policy(&mut dice);
         let (mut bench, config) = engine(&mut dice, &yaml);
-        let subject = bench.engine.gate_subject(ConnectionId(1)).unwrap();
+        let subject = bench.engine.gate_subject(ConnectionId(1), Timestamp(bench.now)).unwrap();
         // Another one before it, so that numbers are not all 0.
         let other = GateSubject { server: ServerId("mail".into()), ..subject.clone() };
         let now = Timestamp(bench.now);

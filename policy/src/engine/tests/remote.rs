@@ -335,7 +335,7 @@ fn gate_judges_messages_in_lines() {
         assert_eq!(bench.engine.gated().count(), 0, "{kind:?}: nothing was requested");
         bench.c2s(1, HELLO);
         assert_eq!(bench.engine.gated().count(), usize::from(is_judged), "{kind:?}");
-        assert!(bench.engine.gate_subject(ConnectionId(1)).is_some(), "{kind:?}");
+        assert!(bench.engine.gate_subject(ConnectionId(1), Timestamp(bench.now)).is_some(), "{kind:?}");
     }
 }
 

@@ -48,6 +48,7 @@ fn pin(number: u64) -> (Item, PinRecord) {
         version: None,
         hash_version: HASH_VERSION,
         bare: None,
+        limited: Vec::new(),
     };
     (Item { kind: ItemKind::Tool, name: format!("t{}", number % PINS) }, record)
 }
