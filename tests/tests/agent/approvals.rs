@@ -5,6 +5,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::command::ask;
 use mcpwarden_tests::peer::{Peer, call, initialize, server};
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
@@ -156,13 +157,8 @@ fn held_tool_can_be_approved_for_some_calls() -> Result<()> {
     let agent = Agent::start(&["--config", &config])?;
     ensure!(weather_in(&agent, "Basel")? == allowed, "it is approved for that city");
     ensure!(weather_in(&agent, "Chur")? == held, "it is not for this one");
-    let pins = agent.tell(&[
-        "pins",
-        "list",
-        "--path",
-        &store.with_file_name("registry.db").display().to_string(),
-    ])?;
-    pins.expect("pins", 0, "1 limited")?;
+    let pins = store.with_file_name("registry.db").display().to_string();
+    ask(&["pins", "list", "--path", &pins])?.expect("pins", 0, "1 limited")?;
     agent.tell(&["approvals", "deny", &tool])?.expect("deny", 0, "denied")?;
     ensure!(weather_in(&agent, "Basel")? == json!(["block", "approval_denied"]), "it is denied");
     agent.stop()?;
