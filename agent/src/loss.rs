@@ -28,6 +28,10 @@ pub const WATCHED: &[(&str, &str)] = &[
         "too many sessions, or servers of one: no cross-server rule stops calls of some of them",
     ),
     (
+        "gate_endpoints_refused",
+        "too many servers over sockets: the first message of new connections to some of them is not judged",
+    ),
+    (
         "kernel_gate_forgotten",
         "too many calls to remember: rates and cross-server rules were undecidable for some (enforcement.undecided)",
     ),

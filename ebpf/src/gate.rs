@@ -25,8 +25,9 @@ use memory::{NOT_OVERWRITTEN, overwrite};
 use owner::thread;
 use reading::ends_a_line;
 pub use settle::returned;
+pub use state::is_server;
 use state::{
-    GATED, Gated, HEADS, MEMBERS, NEXT, OVERWRITES, Overwrite, SETTINGS, Walk, Why, gated, subject_of,
+    GATED, Gated, HEADS, NEXT, OVERWRITES, Overwrite, SETTINGS, Walk, Why, gated, member, subject_of,
 };
 
 use crate::{
@@ -55,7 +56,7 @@ pub fn evaluate(channel: *const Channel, bytes: Coming) -> i32 {
     }
     let half = settings.half & 1;
     let Some(number) = tables::number(id) else { return 0 };
-    let Some(member) = MEMBERS.get_ptr(number) else { return 0 };
+    let Some(member) = member(id, number) else { return 0 };
     let (Some(head), Some(next)) = (HEADS.get_ptr(half), NEXT.get_ptr(half)) else { return 0 };
     // A table's number before what a member is in it: user space writes them in the other order, and where it has begun with another
     // table meanwhile, the number shows it below.

@@ -17,6 +17,7 @@ use mcpwarden_abi::{
 };
 
 use crate::{
+    gate,
     kernel::{self, AF_UNIX, Ptr, offset},
     opening::{Opening, is_text, opening},
     ring::{RING, header},
@@ -98,17 +99,25 @@ pub fn opens(
     // Nobody looks at it before its inode is a channel.
     let Some(socket) = fresh(key) else { return };
     // SAFETY: a live map value.
-    let known = unsafe {
+    let (known, in_lines) = unsafe {
         (*socket).endpoint.netns_cookie = info.netns_cookie;
         (*socket).endpoint.address = *address;
         (*socket).endpoint.port = info.port;
         // The key lies in the table: the stack has no room for it.
-        declared || FOUND.get_ptr(&(*socket).endpoint).is_some()
+        let known = declared || FOUND.get_ptr(&(*socket).endpoint).is_some();
+        (known, !known && gate::is_server(&(*socket).endpoint))
+    };
+    let state = if known {
+        STATE_CONFIRMED
+    } else if in_lines {
+        STATE_PLAUSIBLE
+    } else {
+        STATE_UNHEARD
     };
     // SAFETY: as above.
     unsafe {
         (*socket).positions.number = SOCKET | number;
-        (*socket).positions.state = if known { STATE_CONFIRMED } else { STATE_UNHEARD };
+        (*socket).positions.state = state;
         (*socket).positions.pid = tgid;
         (*socket).positions.uid = info.uid;
         (*socket).positions.since_ns = tables::now();
@@ -122,8 +131,9 @@ pub fn opens(
     }
     tables::advance(count, 1);
     tables::watch(tgid);
-    if known {
-        report(key, socket, 0);
+    if known || in_lines {
+        // Before anything that the gate does to it.
+        report(key, socket, if in_lines { FLAG_LINES } else { 0 });
     }
 }
 
@@ -162,8 +172,46 @@ pub extern "C" fn opens_unix(file: u64, task: u64, state: u32) -> i32 {
         (*listener).pid = kernel::peer_of(sock);
         (*listener).length = kernel::name_of_unix(peer, &raw mut (*listener).name);
     }
+    let socket = entry.socket;
+    let in_lines = unix_endpoint(socket) && state == STATE_UNHEARD;
+    // SAFETY: as above.
+    let in_lines = in_lines && gate::is_server(unsafe { &(*socket).endpoint });
+    if in_lines {
+        // SAFETY: as above.
+        unsafe { (*socket).positions.state = STATE_PLAUSIBLE };
+    }
     entry.begin(key, &inode);
+    if in_lines {
+        report(key, socket, FLAG_LINES);
+    }
     0
+}
+
+/// FNV-1a, of 64 bits; twice, from two beginnings.
+const HASH_STARTS: [u64; 2] = [0xCBF2_9CE4_8422_2325, 0x9AE1_6A3B_2F90_404F];
+const HASH_PRIME: u64 = 0x100_0000_01B3;
+
+/// Notes where a Unix socket leads, by its name. False where that has none.
+#[inline(always)]
+fn unix_endpoint(socket: *mut Socket) -> bool {
+    let [mut first, mut second] = HASH_STARTS;
+    // SAFETY: a live map value.
+    unsafe {
+        let listener = &raw const (*socket).info.listener;
+        let length = (*listener).length as usize;
+        for index in 0..UNIX_NAME_BYTES {
+            if index >= length {
+                break;
+            }
+            let byte = (*listener).name[index] as u64;
+            first = (first ^ byte).wrapping_mul(HASH_PRIME);
+            second = (second ^ byte).wrapping_mul(HASH_PRIME);
+        }
+        let endpoint = &raw mut (*socket).endpoint;
+        (*endpoint).netns_cookie = (*socket).info.connect.netns_cookie;
+        (&raw mut (*endpoint).address).cast::<[u64; 2]>().write([first, second]);
+        length != 0
+    }
 }
 
 /// A connection that is in the table, and whose inode is no channel yet: nobody looks at it.

@@ -2,7 +2,8 @@
 
 usage: stopped.py VARIANT: one of those in ADDRESSES. The client initializes and lists, prints who it is, and for each line on its
 standard input writes what that says (`{"write": [MESSAGE or text, ...]}`: each in a write of its own, several messages in a list in
-one) and prints what came back: the error of a write, or as many answers as are expected (`"answers": N`).
+one) and prints what came back: the error of a write, or as many answers as are expected (`"answers": N`). With `"anew": true` it
+closes its connection before, and makes another one.
 """
 
 import json
@@ -60,6 +61,11 @@ def main():
     print(json.dumps({"server": listener, "client": os.getpid(), "url": lines.url(address)}), flush=True)
     for line in sys.stdin:
         step, said = json.loads(line), {"errors": [], "answers": []}
+        if step.get("anew"):
+            client.close()
+            answers.close()
+            client = lines.connect(address)
+            answers = client.makefile("rb")
         for part in step["write"]:
             try:
                 os.write(client.fileno(), encoded(part))

@@ -93,7 +93,9 @@ impl Frames {
     /// The gate has refused a write that would have begun at `offset`. The frames that it would have completed are
     /// reported as the client wrote them (some bytes may have been overwritten before the rest could not be), and the stream is
     /// as before.
-    pub fn refuse(&mut self, offset: u64, mut bytes: Vec<u8>, time: Timestamp, sink: &mut Sink<'_>) {
+    pub fn refuse(&mut self, offset: u64, mut bytes: Vec<u8>, time: Timestamp, out: &mut Outlet<'_>) {
+        // It may be the first that a client wrote.
+        self.decide(Some(&bytes), time, out);
         let end = offset + bytes.len() as u64;
         for (position, original) in self.neutralized.range(offset..end) {
             let byte = usize::try_from(position - offset).ok().and_then(|position| bytes.get_mut(position));
@@ -111,7 +113,7 @@ impl Frames {
         for part in [&bytes[..], b"\n"] {
             copy.push(part, time, &mut |cut| {
                 if let Cut::Frame { bytes, time } = cut {
-                    sink(Input::Stopped { connection, time, bytes, is_refused: true }.into());
+                    (out.sink)(Input::Stopped { connection, time, bytes, is_refused: true }.into());
                 }
             });
         }

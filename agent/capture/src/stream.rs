@@ -70,7 +70,7 @@ impl Stream {
 
     /// The gate has refused a write that would have begun at `offset`: see [`Frames::refuse`].
     pub fn refuse(&mut self, offset: u64, bytes: Vec<u8>, time: Timestamp, out: &mut Outlet<'_>) {
-        self.frames.refuse(offset, bytes, time, out.sink);
+        self.frames.refuse(offset, bytes, time, out);
     }
 
     /// Bytes came.

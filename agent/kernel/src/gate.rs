@@ -7,7 +7,7 @@ use aya::{
     maps::{Array, HashMap, MapData, MapError},
     sys::{Stats, enable_stats},
 };
-use mcpwarden_abi::{self as abi, GateBucket, GateCaller, GateMember, GateSettings};
+use mcpwarden_abi::{self as abi, Endpoint, GateBucket, GateCaller, GateMember, GateSettings};
 use mcpwarden_gate::{ENTRIES, Head, Turn, View};
 
 use super::{
@@ -28,6 +28,7 @@ pub struct Gate {
     heads: Array<MapData, Head>,
     next: Array<MapData, [u16; ENTRIES]>,
     members: HashMap<MapData, u64, GateMember>,
+    endpoints: HashMap<MapData, Endpoint, GateMember>,
     gated: HashMap<MapData, u64, [u64; abi::GATED_WORDS]>,
     sessions: HashMap<MapData, u32, [u64; size_of::<mcpwarden_gate::Session>() / 8]>,
     calls: HashMap<MapData, GateCaller, [u64; size_of::<mcpwarden_gate::Calls>() / 8]>,
@@ -43,6 +44,8 @@ pub struct GateLeft {
     pub generation: u32,
     /// What connections are, also of those that are gone.
     pub members: BTreeMap<u64, GateMember>,
+    /// The endpoints of which it said what connections to them are.
+    pub endpoints: Vec<Endpoint>,
 }
 
 impl Gate {
@@ -54,6 +57,7 @@ impl Gate {
             heads: take(ebpf, "GATE_HEADS")?,
             next: take(ebpf, "GATE_NEXT")?,
             members: take(ebpf, "GATE_MEMBERS")?,
+            endpoints: take(ebpf, "GATE_ENDPOINTS")?,
             gated: take(ebpf, "GATED")?,
             sessions: take(ebpf, "GATE_SESSIONS")?,
             calls: take(ebpf, "GATE_CALLS")?,
@@ -71,7 +75,9 @@ impl Gate {
     fn left(&self) -> Result<GateLeft, MapError> {
         let settings = self.settings.get(&0, 0)?;
         let generation = self.heads.get(&settings.half, 0)?.generation;
-        Ok(GateLeft { settings, generation, members: self.members.iter().collect::<Result<_, _>>()? })
+        let members = self.members.iter().collect::<Result<_, _>>()?;
+        let endpoints = self.endpoints.keys().collect::<Result<_, _>>()?;
+        Ok(GateLeft { settings, generation, members, endpoints })
     }
 
     /// Forgets what an agent before wrote, and what programs of its knew, where no program of the gate runs.
@@ -82,6 +88,7 @@ impl Gate {
         let set = self.settings.set(0, GateSettings::default(), 0);
         set.map_err(|source| KernelError::Map { name: "GATE_SETTINGS", source })?;
         clear(&mut self.members);
+        clear(&mut self.endpoints);
         clear(&mut self.gated);
         clear(&mut self.sessions);
         clear(&mut self.calls);
@@ -111,6 +118,17 @@ impl Gate {
     /// Says what a connection is. False where there is no room.
     pub fn set_member(&mut self, connection: u64, member: GateMember) -> bool {
         self.members.insert(connection, member, 0).is_ok()
+    }
+
+    /// Says what connections to an endpoint are, until something is said of them. False where there is no room.
+    pub fn set_endpoint(&mut self, endpoint: &Endpoint, member: GateMember) -> bool {
+        self.endpoints.insert(endpoint, member, 0).is_ok()
+    }
+
+    /// Nothing is known of connections to an endpoint.
+    pub fn forget_endpoint(&mut self, endpoint: &Endpoint) {
+        // What is not there is as good as removed.
+        let _ = self.endpoints.remove(endpoint);
     }
 
     /// A connection is judged no more.

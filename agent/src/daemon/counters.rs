@@ -163,12 +163,13 @@ pub fn of_store(store: &Status) -> [Named; 8] {
 }
 
 /// Those of the gate's tables.
-pub fn of_gate(gate: &GateCounters) -> [Named; 4] {
+pub fn of_gate(gate: &GateCounters) -> [Named; 5] {
     [
         ("gate_tables", gate.tables),
         ("gate_tables_refused", gate.tables_refused),
         ("gate_connections_refused", gate.connections_refused),
         ("gate_sessions_refused", gate.sessions_refused),
+        ("gate_endpoints_refused", gate.endpoints_refused),
     ]
 }
 

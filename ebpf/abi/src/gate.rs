@@ -23,6 +23,9 @@ pub const GATE_DENY: u32 = 2;
 /// Most that a window can be. Bytes.
 pub const GATE_WINDOW_MOST: u32 = 65_536;
 
+/// Servers in lines at an address or a name that are known when a connection to them is made.
+pub const GATE_ENDPOINTS_MOST: u32 = 1_024;
+
 /// What a connection is. One that is not known is not judged.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -164,11 +164,11 @@ pub struct Address {
 
 /// Where something listens.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// Cookie of the network namespace.
     pub netns_cookie: u64,
-    /// As it is reached, IPv4 as its mapped IPv6 address.
+    /// As it is reached, IPv4 as its mapped IPv6 address. Of a Unix socket, a hash of its name, with port 0.
     pub address: [u8; 16],
     /// Port, in the processor's byte order.
     pub port: u16,

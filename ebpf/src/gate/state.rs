@@ -8,7 +8,9 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap},
 };
-use mcpwarden_abi::{ConnectionId, Counter, GATED_WORDS, GateMember, GateSettings};
+use mcpwarden_abi::{
+    ConnectionId, Counter, Endpoint, GATE_ENDPOINTS_MOST, GATED_WORDS, GateMember, GateSettings, SOCKET,
+};
 use mcpwarden_gate::{Chunk, ENTRIES, Head, Marks, Number, Scan, Subject};
 
 use crate::{
@@ -31,6 +33,12 @@ pub static NEXT: Array<[u16; ENTRIES]> = Array::with_max_entries(2, 0);
 /// Which connections are judged, and as what. User space alone writes it.
 #[map(name = "GATE_MEMBERS")]
 pub static MEMBERS: HashMap<ConnectionId, GateMember> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
+
+/// What connections are of which user space has said nothing yet, by where they lead: to servers that are spoken to in lines.
+/// User space alone writes it.
+#[map(name = "GATE_ENDPOINTS")]
+pub static ENDPOINTS: HashMap<Endpoint, GateMember> =
+    HashMap::with_max_entries(GATE_ENDPOINTS_MOST, BPF_F_NO_PREALLOC);
 
 /// What was read of each channel; made with its first write. User space takes out those of connections that are gone.
 #[map(name = "GATED")]
@@ -193,6 +201,26 @@ pub fn subject_of(member: *const GateMember, half: u32, now: u64) -> (u32, bool)
             (core::ptr::read_volatile(&raw const (*member).subjects[half]), false)
         }
     }
+}
+
+/// What a connection is: as user space has said, or, until it does, by where it leads.
+#[inline(always)]
+pub fn member(id: ConnectionId, number: ConnectionId) -> Option<*const GateMember> {
+    if let Some(member) = MEMBERS.get_ptr(number) {
+        return Some(member);
+    }
+    if id & SOCKET == 0 {
+        return None;
+    }
+    let socket = tables::socket(id)?;
+    // SAFETY: a live map value.
+    ENDPOINTS.get_ptr(unsafe { &(*socket).endpoint })
+}
+
+/// Whether a server is known where this leads that is spoken to in lines.
+#[inline(always)]
+pub fn is_server(endpoint: &Endpoint) -> bool {
+    ENDPOINTS.get_ptr(endpoint).is_some()
 }
 
 /// What is known of a connection's channel.

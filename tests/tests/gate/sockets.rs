@@ -52,6 +52,13 @@ impl Client {
         Ok((said["errors"].clone(), said["answers"].as_array().context("answers")?.clone()))
     }
 
+    /// The same over a new connection.
+    fn write_anew(&mut self, parts: Value, answers: usize) -> Result<(Value, Vec<Value>)> {
+        writeln!(self.input, "{}", json!({"write": parts, "answers": answers, "anew": true}))?;
+        let said = self.said()?;
+        Ok((said["errors"].clone(), said["answers"].as_array().context("answers")?.clone()))
+    }
+
     /// The connection with its server, once the gate knows it.
     fn connection(&self, agent: &Agent) -> Result<u64> {
         let started = agent.wait_for("the server", |event| {
@@ -146,6 +153,44 @@ fn denied_call_over_sockets_fails_with_permission_error() -> Result<()> {
         client.end()?;
     }
     agent.stop()?;
+    Ok(())
+}
+
+/// A client that makes a new connection for each call, which is the first message there: the server is known.
+#[test]
+fn first_call_of_each_new_connection_is_judged() -> Result<()> {
+    let test = "first_call_of_each_new_connection_is_judged";
+    for (yaml, refuses) in [(NEUTRALIZE, false), (DENY, true)] {
+        let Some(agent) = agent(test, yaml)? else { return Ok(()) };
+        for variant in VARIANTS {
+            let mut client = Client::start(&[variant])?;
+            let first = client.connection(&agent).context(variant)?;
+            for round in 0..4 {
+                let (denied, allowed) = (100 + 2 * round, 101 + 2 * round);
+                let expected = usize::from(!refuses);
+                let (errors, answers) = client.write_anew(json!([add(denied)]), expected).context(variant)?;
+                if refuses {
+                    ensure!(errors == json!([libc::EPERM]), "{variant}: {errors} {answers:?}");
+                } else {
+                    ensure!(errors == json!([]) && answers[0]["error"].is_object(), "{variant}: {answers:?}");
+                }
+                let (errors, answers) = client.write_anew(json!([echo(allowed, "x")]), 1).context(variant)?;
+                ensure!(errors == json!([]) && answers[0]["result"].is_object(), "{variant}: {answers:?}");
+                for (id, is_denied) in [(denied, true), (allowed, false)] {
+                    let called = agent.wait_for(&format!("{variant} call {id}"), |event| {
+                        is(event, "mcp_tool_called")
+                            && event["jsonrpc_id"] == id
+                            && event["connection"] != first
+                    })?;
+                    let found = (called["action"].clone(), called["enforced"].clone());
+                    let wanted = if is_denied { ("block", true) } else { ("allow", false) };
+                    ensure!(found == (json!(wanted.0), json!(wanted.1)), "{variant}: {called}");
+                }
+            }
+            client.end()?;
+        }
+        agent.stop()?;
+    }
     Ok(())
 }
 

@@ -249,6 +249,11 @@ impl Agent {
             }
             Output::Drop(connection) if connection.0 & (LINK | SOCKET) != 0 => {
                 let now = self.clock.now();
+                if let Some(key) = self.capture.sockets().key(connection.0)
+                    && let Some(socket) = self.kernel.socket(key, connection.0)
+                {
+                    self.gate.forget_endpoint(&socket.endpoint);
+                }
                 self.feed(now, false, |capture, _, sink| capture.sockets().drop_link(connection, sink));
             }
             Output::Confirm { connection, server } => {
@@ -311,7 +316,9 @@ impl Agent {
     /// Brings the gate's tables up to the facts of now.
     pub fn renew_gate(&mut self) {
         let (config, clock) = (self.reload.config(), &self.clock);
-        let since = self.gate.renew(config, &mut self.engine, &mut self.kernel, clock);
+        let sockets = self.capture.sockets();
+        let key = |id| sockets.key(id);
+        let since = self.gate.renew(config, &mut self.engine, &mut self.kernel, clock, key);
         if let Some(since) = since {
             self.reporter.metrics.gate(since, self.clock.now());
         }

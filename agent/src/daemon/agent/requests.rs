@@ -169,6 +169,7 @@ impl Agent {
             }
         }
         self.execute();
+        self.gate.forget_idle_endpoints();
         failed.map_or(Ok(events), Err)
     }
 

@@ -41,7 +41,8 @@ impl Members {
         let mut refused = Refused::default();
         for (id, judged) in members {
             let known = self.known.get(&id.0).copied();
-            let fresh = entry(judged, known, sessions.member(&judged.caller, now), half);
+            let session = sessions.member(&judged.caller, now);
+            let fresh = entry((judged.kind, judged.blocked), known, session, half);
             if known == Some(fresh) {
                 continue;
             }
@@ -87,13 +88,18 @@ impl Members {
 }
 
 /// The entry of a connection: `session` with its kinds in this half, and in the other half those that it has.
-fn entry(judged: &Judged, known: Option<GateMember>, session: GateMember, half: u32) -> GateMember {
+pub fn entry(
+    (kind, blocked): (u32, Option<(u32, u64)>),
+    known: Option<GateMember>,
+    session: GateMember,
+    half: u32,
+) -> GateMember {
     let index = usize::from(half == 1);
-    let (subjects, blocked) =
+    let (subjects, blocked_kinds) =
         known.map_or(([abi::GATE_NOBODY; 2], [NO_SUBJECT; 2]), |known| (known.subjects, known.blocked));
-    let mut fresh = GateMember { subjects, blocked, ..session };
-    fresh.subjects[index] = judged.kind;
-    if let Some((kind, until)) = judged.blocked {
+    let mut fresh = GateMember { subjects, blocked: blocked_kinds, ..session };
+    fresh.subjects[index] = kind;
+    if let Some((kind, until)) = blocked {
         (fresh.blocked[index], fresh.blocked_until_ns) = (kind, until);
     }
     fresh
@@ -103,7 +109,7 @@ fn entry(judged: &Judged, known: Option<GateMember>, session: GateMember, half: 
 /// among those that there are, `indices` the number of each of these in that table, and `before` what was written of it.
 ///
 /// What is denied by that table stays denied: a server that lists one tool more is of its kind from before.
-fn in_older_table(kind: u32, indices: &[Option<u32>], before: Option<[u32; 2]>, half: u32) -> u32 {
+pub fn in_older_table(kind: u32, indices: &[Option<u32>], before: Option<[u32; 2]>, half: u32) -> u32 {
     let known = usize::try_from(kind).ok().and_then(|kind| indices.get(kind).copied().flatten());
     let before = before.map(|before| before[usize::from(half == 1)]);
     known.or(before.filter(|kind| *kind != abi::GATE_NOBODY)).unwrap_or(NO_SUBJECT)

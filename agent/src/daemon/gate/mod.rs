@@ -5,14 +5,18 @@
 //! connections that it does not know are undecidable.
 
 mod decisions;
+mod endpoints;
 mod members;
 mod sessions;
 mod subjects;
 mod table;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use mcpwarden_abi::{self as abi, GateInfo, GateSettings, RecordHeader};
+use mcpwarden_abi::{self as abi, Endpoint, GateInfo, GateSettings, RecordHeader};
 use mcpwarden_kernel::{GateLeft, Kernel, requirements};
 use mcpwarden_policy::{
     ConnectionId, Engine, ServerId, SessionId, Timestamp,
@@ -27,7 +31,8 @@ use crate::{
     network::BlockError,
     output::escaped,
 };
-use members::Members;
+use endpoints::{Endpoints, Expected};
+use members::{Members, in_older_table};
 use sessions::Sessions;
 use subjects::Subjects;
 use table::Table;
@@ -61,6 +66,7 @@ pub struct Gate {
     crowded: Vec<ServerId>,
     table: Table,
     members: Members,
+    endpoints: Endpoints,
     sessions: Sessions,
     /// When full buckets were last looked for.
     swept: Timestamp,
@@ -76,6 +82,8 @@ pub struct GateCounters {
     pub tables_refused: u64,
     /// Connections that the kernel's table had no capacity for.
     pub connections_refused: u64,
+    /// Servers over sockets that the kernel's table had no capacity for: the first message to them is not judged.
+    pub endpoints_refused: u64,
     /// Connections whose session, or whose server in it, there was no capacity for.
     pub sessions_refused: u64,
 }
@@ -151,6 +159,7 @@ impl Gate {
     pub fn configure(&mut self, config: &Config, kernel: &mut Kernel) {
         self.touch();
         (self.compiler, self.is_outdated) = (None, true);
+        self.endpoints.forget_idle();
         if !self.is_required(config) {
             self.switch(config, abi::GATE_OFF, kernel);
             detach(kernel);
@@ -230,7 +239,19 @@ impl Gate {
         changed
     }
 
-    /// Brings the gate's tables up to the facts of now. Where a new table is in force for it: when the message was captured
+    /// An operator decided something: what is remembered of servers without a connection may be another thing now.
+    pub fn forget_idle_endpoints(&mut self) {
+        self.endpoints.forget_idle();
+        self.touch();
+    }
+
+    /// A connection to an endpoint is no server's, after all.
+    pub fn forget_endpoint(&mut self, endpoint: &Endpoint) {
+        self.endpoints.forget(endpoint);
+        self.touch();
+    }
+
+    /// Brings the gate's tables up to the facts of now; `key`: the kernel's key of a connection over a socket. Where a new table is in force for it: when the message was captured
     /// that made the table before stale, if it was one.
     pub fn renew(
         &mut self,
@@ -238,6 +259,7 @@ impl Gate {
         engine: &mut Engine,
         kernel: &mut Kernel,
         clock: &Clock,
+        key: impl Fn(u64) -> Option<u64>,
     ) -> Option<Timestamp> {
         let now = clock.now();
         self.sessions.send_turns(|session| engine.gate_turn(session), clock, kernel.gate());
@@ -247,6 +269,11 @@ impl Gate {
             return None;
         }
         let mut subjects = Subjects::of(config, engine, clock, &mut self.members.inherited);
+        let is_enforcing = config.enforcement.stdio != StdioEnforcement::Observe;
+        let endpoint =
+            |id: ConnectionId| Some(kernel.socket(key(id.0)?, id.0)?.endpoint).filter(is_somewhere);
+        let mut expected =
+            self.endpoints.expect(&mut subjects, &self.blocks, (is_enforcing, clock), endpoint);
         let stale_since = self.stale_since.take();
         // A table that has more kinds than these will do: servers come back.
         let indices = self.table.indices(&subjects.kinds);
@@ -254,13 +281,16 @@ impl Gate {
         let installed = if fits {
             Ok(false)
         } else {
-            self.install(config, &subjects, engine, kernel, now).map(|()| true)
+            self.install(config, (&subjects, &expected), engine, kernel, now).map(|()| true)
         };
         if installed != Ok(true) {
-            self.members.keep_kinds(&mut subjects.members, &indices, self.table.half);
+            let half = self.table.half;
+            self.members.keep_kinds(&mut subjects.members, &indices, half);
+            self.endpoints
+                .keep_kinds(&mut expected, |kind, before| in_older_table(kind, &indices, before, half));
         }
         let is_new = self.note(installed, now);
-        self.write_members(&subjects, self.table.half, kernel, now);
+        self.write_members((&subjects, &expected), self.table.half, kernel, now);
         if let Some(last) = self.sessions.take_before() {
             kernel.gate().forget_sessions(last);
         }
@@ -294,7 +324,8 @@ impl Gate {
 
     /// Continues with what another agent left: its table is in force until there is one of this agent.
     fn resume(&mut self, left: GateLeft) {
-        let GateLeft { settings, generation, members } = left;
+        let GateLeft { settings, generation, members, endpoints } = left;
+        self.endpoints.inherit(endpoints.into_iter());
         (self.table.half, self.table.generation) = (settings.half & 1, generation);
         self.sessions.begin_behind(members.values().map(|member| member.session).max().unwrap_or(0));
         self.members.inherited = members.keys().copied().map(ConnectionId).collect();
@@ -315,7 +346,7 @@ impl Gate {
     fn install(
         &mut self,
         config: &Config,
-        subjects: &Subjects,
+        (subjects, expected): (&Subjects, &BTreeMap<Endpoint, Expected>),
         engine: &Engine,
         kernel: &mut Kernel,
         now: Timestamp,
@@ -329,7 +360,7 @@ impl Gate {
         let table = compiler.compile(&subjects.kinds, generation, now).map_err(text)?;
         let half = 1 - self.table.half;
         kernel.gate().write(half, &table.view()).map_err(|error| error.to_string())?;
-        self.write_members(subjects, half, kernel, now);
+        self.write_members((subjects, expected), half, kernel, now);
         kernel.gate().number(half, &table.view()).map_err(|error| error.to_string())?;
         (self.table.half, self.table.generation) = (half, generation);
         let mode = match config.enforcement.stdio {
@@ -349,8 +380,22 @@ impl Gate {
         Ok(())
     }
 
-    /// Writes what each connection is in this half of the table.
-    fn write_members(&mut self, subjects: &Subjects, half: u32, kernel: &mut Kernel, now: Timestamp) {
+    /// Writes what each connection is in this half of the table, and what those to come are.
+    fn write_members(
+        &mut self,
+        (subjects, expected): (&Subjects, &BTreeMap<Endpoint, Expected>),
+        half: u32,
+        kernel: &mut Kernel,
+        now: Timestamp,
+    ) {
+        self.endpoints.write(expected, half, |at, member| match member {
+            Some(member) => kernel.gate().set_endpoint(at, member),
+            None => {
+                kernel.gate().forget_endpoint(at);
+                true
+            }
+        });
+        self.counters.endpoints_refused += self.endpoints.take_refused();
         let refused = self.members.write(&subjects.members, half, &mut self.sessions, now, |id, member| {
             kernel.gate().set_member(id, member)
         });
@@ -390,6 +435,11 @@ impl Gate {
             tracing::error!("gate: cannot write its settings: {error}");
         }
     }
+}
+
+/// Whether an endpoint is known: an unnamed socket has none.
+fn is_somewhere(endpoint: &Endpoint) -> bool {
+    *endpoint != Endpoint::default()
 }
 
 fn detach(kernel: &mut Kernel) {

@@ -86,6 +86,13 @@ impl Subjects {
     }
 }
 
+impl Subjects {
+    /// The number of a kind, which is added where it is not there; [`NO_SUBJECT`] where there is no capacity.
+    pub fn number_of(&mut self, kind: GateSubject) -> u32 {
+        number_of(kind, &mut self.kinds)
+    }
+}
+
 /// The connections whose kinds are to be in the table, and whether they are judged already: those come first.
 fn connections(engine: &Engine, inherited: &mut BTreeSet<ConnectionId>) -> Vec<(ConnectionId, bool)> {
     let is_foreign = |id: &ConnectionId| !own::is_own(*id);

@@ -389,10 +389,11 @@ pub static TABLE: &[Metric] = &[
                 ("channel_refused", "kernel_gated_refused"),
                 ("connection_refused", "gate_connections_refused"),
                 ("session_refused", "gate_sessions_refused"),
+                ("endpoint_refused", "gate_endpoints_refused"),
                 ("call_forgotten", "kernel_gate_forgotten"),
             ],
         ),
-        "Stopped writes without an event; channels, connections, sessions and calls that the gate has no capacity for.",
+        "Stopped writes without an event; channels, connections, sessions, endpoints and calls that the gate has no capacity for.",
     ),
     // Capture.
     metric("mcpwarden_records_total", Counter("capture_records"), "Records read from the ring."),
