@@ -11,7 +11,9 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use mcpwarden_capture::CaptureLimits;
 use mcpwarden_policy::config::{self, Finding, Level, MAX_BYTES, Problem};
-pub use mcpwarden_policy::config::{AllowDeny, Backend, Config, Payloads, StdioEnforcement, check_ring};
+pub use mcpwarden_policy::config::{
+    AllowDeny, Backend, Config, Fallback, Payloads, StdioEnforcement, check_ring,
+};
 use mcpwarden_policy::detect::learned::Model;
 use mcpwarden_policy::detect::{DetectConfig, Detector, RuleError, RulePlace, RuleSet, ScorerModel};
 use mcpwarden_policy::engine::Judge;

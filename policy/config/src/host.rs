@@ -17,6 +17,10 @@ pub struct Enforcement {
     pub stdio: StdioEnforcement,
     /// The effect of a denial on a connection.
     pub network: NetworkEnforcement,
+    /// With `neutralize`, on a host where the kernel lets nothing overwrite messages (locked down, or without CAP_SYS_ADMIN):
+    /// whether the gate refuses denied messages, or lets them pass and reports them. A single write that cannot be
+    /// overwritten is refused in any case.
+    pub fallback: Fallback,
     /// The number of bytes of one write that the gate reads. Bytes.
     #[schemars(extend("minimum" = 1024, "maximum" = 65536))]
     pub window_bytes: Bytes,
@@ -34,6 +38,7 @@ impl Default for Enforcement {
         Self {
             stdio: StdioEnforcement::Observe,
             network: NetworkEnforcement::Observe,
+            fallback: Fallback::Deny,
             window_bytes: Bytes(16 << 10),
             undecided: AllowDeny::Allow,
             persist: false,
@@ -52,6 +57,17 @@ pub enum StdioEnforcement {
     Deny,
     /// The gate overwrites one byte of the tool's name: the server refuses the call, and the session continues.
     Neutralize,
+}
+
+/// The effect of a denial on a host that cannot do what `stdio` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Fallback {
+    /// The write fails, as with `stdio: deny`.
+    #[default]
+    Deny,
+    /// The agent reports the message, and the message passes, as with `stdio: observe`.
+    Observe,
 }
 
 /// The effect of a denial on a connection.

@@ -11,6 +11,7 @@ mod forms;
 mod guards;
 mod handed;
 mod hostile;
+mod hostile_services;
 mod http;
 mod http2;
 mod http_mixed;

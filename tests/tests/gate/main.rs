@@ -3,6 +3,7 @@
 mod block;
 mod calls;
 mod clients;
+mod fallback;
 mod forms;
 mod framing;
 mod guards;

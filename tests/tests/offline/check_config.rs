@@ -183,7 +183,7 @@ fn yara_rules_are_validated_and_used() -> Result<()> {
         (rule("critical", "$a and $b"), 0, "nothing is wrong", 1),
         (rule("high", "$a and not $b"), 0, "nothing is wrong", 0),
         (rule("high", "$c"), 2, "ours.yar:2:47: error: unknown pattern `$c`", 2),
-        (rule("worst", "$a"), 2, "ours.yar:1:1: error: rule own: severity \"worst\"; expected low", 2),
+        (rule("worst", "$a or $b"), 2, "ours.yar:1:1: error: rule own: severity \"worst\"; expected low", 2),
     ] {
         fs::write(&rules, &text)?;
         let said = ask(&["check-config", &config])?;

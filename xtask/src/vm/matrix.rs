@@ -63,7 +63,7 @@ const ROUNDS: [Round; 8] = [
         what: "as it comes, once more",
         series: &["6.12"],
         append: "",
-        tests: &["gate::block", "gate::life", "gate::undecided"],
+        tests: &["gate::block", "gate::fallback", "gate::life", "gate::undecided"],
     },
     // Its pipes have other functions.
     Round {
@@ -115,7 +115,7 @@ const ROUNDS: [Round; 8] = [
         what: "locked down",
         series: &["6.1"],
         append: "lockdown=integrity",
-        tests: &["agent::requirements::doctor_"],
+        tests: &["agent::requirements::doctor_", "gate::fallback"],
     },
 ];
 

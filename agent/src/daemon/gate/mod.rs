@@ -26,7 +26,7 @@ use mcpwarden_policy::{
 };
 
 use crate::{
-    config::{AllowDeny, Config, StdioEnforcement},
+    config::{AllowDeny, Config, Fallback, StdioEnforcement},
     host::clock::Clock,
     network::BlockError,
     output::escaped,
@@ -39,6 +39,9 @@ use table::Table;
 
 /// How often full buckets are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// Why nothing can be overwritten.
+const BLUNT: &str = "neutralizing requires CAP_SYS_ADMIN and a kernel that is not locked down";
 
 /// When a table that could not be made is tried again, where nothing changes before.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -119,10 +122,9 @@ impl Gate {
     pub fn troubles(&self) -> impl Iterator<Item = String> {
         let unusable = self.unusable.as_ref().map(|why| format!("calls are reported and not stopped: {why}"));
         let failed = self.failed.as_ref().map(|why| format!("calls are stopped by an older policy: {why}"));
-        let blunt = self.is_blunt.then(|| {
-            "denied calls are refused, not neutralized: neutralizing requires CAP_SYS_ADMIN and a kernel that is not locked down"
-                .to_owned()
-        });
+        let blunt = self
+            .is_blunt
+            .then(|| format!("denied calls are refused, not neutralized (`enforcement.fallback`): {BLUNT}"));
         let crowded = self.crowded.first().map(|server| {
             let others = match self.crowded.len() - 1 {
                 0 => String::new(),
@@ -169,6 +171,16 @@ impl Gate {
             *self = Self { counters, table, ..Self::default() };
             return;
         }
+        let is_blunt =
+            config.enforcement.stdio == StdioEnforcement::Neutralize && !requirements::may_write_memory();
+        if is_blunt && config.enforcement.fallback == Fallback::Observe {
+            self.switch(config, abi::GATE_OFF, kernel);
+            detach(kernel);
+            self.unusable = Some(format!("{BLUNT}, and `enforcement.fallback` is `observe`"));
+            self.is_blunt = false;
+            self.warn();
+            return;
+        }
         self.unusable = match kernel.attach_gate() {
             Ok(left) => {
                 left.into_iter().for_each(|left| self.resume(left));
@@ -176,8 +188,7 @@ impl Gate {
             }
             Err(why) => Some(why),
         };
-        self.is_blunt =
-            config.enforcement.stdio == StdioEnforcement::Neutralize && !requirements::may_write_memory();
+        self.is_blunt = is_blunt;
         self.warn();
     }
 

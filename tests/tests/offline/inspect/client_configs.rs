@@ -166,7 +166,7 @@ fn unusable_entries_are_skipped_and_reported() -> Result<()> {
             ensure!(said.stdout.contains("\nc"), "{entry}: {}", said.stdout);
         }
         let said = inspect(&["--json", &path])?;
-        said.expect(entry, code, "\"server\":\"b\"}")?;
+        said.expect(entry, code, "{\"server\":\"b\",\"error\":")?;
     }
     // What a client would not start is declared all the same; variables are filled in where it is started.
     let file = r#"{"mcpServers": {"a": {"command": "x", "disabled": true}, "b": {"url": "${URL}/mcp"}}}"#;
