@@ -33,9 +33,9 @@ use Hostile::{Drip, Flood, Say, Silence};
 
 /// Each with its name, and a part of why it is failing.
 const SERVICES: [(&str, Hostile, &str); 9] = [
-    ("silent", Silence, "no answer within"),
-    ("dripping", Drip(b"HTTP/1.1 200 OK\r\n\r\n{"), "no answer within"),
-    ("dripping-head", Drip(b"HTTP/1.1 200 OK\r\nx: "), "no answer within"),
+    ("silent", Silence, "no answer in time"),
+    ("dripping", Drip(b"HTTP/1.1 200 OK\r\n\r\n{"), "no answer in time"),
+    ("dripping-head", Drip(b"HTTP/1.1 200 OK\r\nx: "), "no answer in time"),
     ("endless", Flood(b"HTTP/1.1 200 OK\r\n\r\n"), "longer than"),
     ("ten-gigabytes", Flood(b"HTTP/1.1 200 OK\r\ncontent-length: 10737418240\r\n\r\n"), "longer than"),
     (
