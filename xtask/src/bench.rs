@@ -1,5 +1,5 @@
 //! `cargo xtask bench kernel`: what watching costs on this machine; `network`: what judging connections costs; `guards`: what a judgement
-//! takes, of the agent's own guards and of components; `store`: what
+//! takes, of the agent's own guards, of components, and of YARA rules; `store`: what
 //! it takes to find something among 5 million events. `policy`:
 //! what the pure core costs; it needs neither root nor a kernel. Given a folder of recorded definitions and results, it
 //! searches those too.
@@ -29,9 +29,10 @@ pub fn bench(what: &str, args: &[String]) -> Result<ExitCode> {
     match what {
         "policy" => in_process("policy", args)?,
         "guards" => {
-            // Those of the agent itself, all of them for one call; then components.
+            // Those of the agent itself, all of them for one call; then components; then YARA rules.
             in_process("policy", &["engine".to_owned()])?;
             in_process("calls", args)?;
+            in_process("scan", args)?;
         }
         _ => return run_as_root(what, args),
     }

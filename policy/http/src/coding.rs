@@ -1,10 +1,12 @@
-//! Content codings (RFC 9110, section 8.4.1): gzip and deflate, each as often as it is named, decoded piece by piece.
+//! Content codings (RFC 9110, section 8.4.1): gzip, deflate and brotli, each as often as it is named, decoded piece by piece.
 //!
-//! brotli and zstd are recognised and not decoded.
+//! zstd is recognised and not decoded: no decoder in Rust hands out what a server has flushed before its window is full.
 
 use std::io::Write;
 
 use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+
+use super::brotli::{Brotli, BrotliError};
 
 /// Decoded at once: the most that comes of it is 1,032 times as much (RFC 1951 allows no more).
 const PIECE_BYTES: usize = 4 * 1024;
@@ -21,6 +23,8 @@ pub(super) enum Method {
     Gzip,
     /// zlib, RFC 1950; or bare DEFLATE, RFC 1951, which clients take too.
     Deflate,
+    /// brotli, RFC 7932.
+    Brotli,
 }
 
 /// How a body is coded.
@@ -51,6 +55,7 @@ impl Coding {
                 () if methods.len() >= MAX_CODINGS => return Self::Unknown,
                 () if is(b"gzip") || is(b"x-gzip") => methods.push(Method::Gzip),
                 () if is(b"deflate") => methods.push(Method::Deflate),
+                () if is(b"br") => methods.push(Method::Brotli),
                 () => return Self::Unknown,
             }
         }
@@ -65,6 +70,15 @@ pub(super) enum CodingError {
     Invalid,
     /// Too much comes out of them.
     Bomb,
+}
+
+impl From<BrotliError> for CodingError {
+    fn from(error: BrotliError) -> Self {
+        match error {
+            BrotliError::Invalid => Self::Invalid,
+            BrotliError::TooMuch => Self::Bomb,
+        }
+    }
 }
 
 /// Decodes one body.
@@ -96,6 +110,8 @@ enum Stage {
     Gzip(Box<MultiGzDecoder<Vec<u8>>>),
     Zlib(Box<ZlibDecoder<Vec<u8>>>),
     Raw(Box<DeflateDecoder<Vec<u8>>>),
+    /// `None`: its first byte tells how large its window is.
+    Brotli(Option<Box<Brotli>>),
 }
 
 impl Decoder {
@@ -110,6 +126,7 @@ impl Decoder {
         let stage = |method: &Method| match method {
             Method::Gzip => Stage::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
             Method::Deflate => Stage::Deflate,
+            Method::Brotli => Stage::Brotli(None),
         };
         Some(Self { stages: methods.iter().rev().map(stage).collect(), budget })
     }
@@ -117,6 +134,15 @@ impl Decoder {
     /// Whether bytes of it mean something without those before them.
     pub(super) fn is_identity(&self) -> bool {
         self.stages.iter().all(|stage| matches!(stage, Stage::Unsaid | Stage::Identity))
+    }
+
+    /// Memory for windows that are large, of brotli. Bytes.
+    pub(super) fn held(&self) -> usize {
+        let window = |stage: &Stage| match stage {
+            Stage::Brotli(Some(decoder)) => decoder.held(),
+            _ => 0,
+        };
+        self.stages.iter().map(window).sum()
     }
 
     /// Decodes the next bytes, and calls `sink` with what comes out, in pieces.
@@ -156,6 +182,9 @@ fn undo(
 impl Stage {
     /// What comes out of the next bytes, and whether more may come.
     fn decode(&mut self, piece: &[u8]) -> (Vec<u8>, Result<(), CodingError>) {
+        if let (Self::Brotli(decoder @ None), Some(first)) = (&mut *self, piece.first()) {
+            *decoder = Some(Box::new(Brotli::new(*first)));
+        }
         if let (Self::Deflate, Some(first)) = (&self, piece.first()) {
             // The method in the header of zlib (RFC 1950, section 2.2); no encoder begins DEFLATE alone so.
             *self = match first & 0x0F {
@@ -172,7 +201,11 @@ impl Stage {
             };
         }
         match self {
-            Self::Unsaid | Self::Deflate => (Vec::new(), Ok(())),
+            Self::Unsaid | Self::Deflate | Self::Brotli(None) => (Vec::new(), Ok(())),
+            Self::Brotli(Some(decoder)) => {
+                let (out, decoded) = decoder.decode(piece);
+                (out, decoded.map_err(CodingError::from))
+            }
             Self::Identity => (piece.to_vec(), Ok(())),
             Self::Gzip(decoder) => decode(decoder.as_mut(), MultiGzDecoder::get_mut, piece),
             Self::Zlib(decoder) => decode(decoder.as_mut(), ZlibDecoder::get_mut, piece),

@@ -76,7 +76,8 @@ impl Content {
 
     /// Bytes held.
     pub(super) fn held(&self) -> usize {
-        self.body.held() + self.events.as_ref().map_or(0, |events| events.held())
+        let events = self.events.as_ref().map_or(0, |events| events.held());
+        self.body.held() + events + self.decoder.as_ref().map_or(0, Decoder::held)
     }
 
     /// Takes the next bytes of the body, captured at `time`.
@@ -84,7 +85,12 @@ impl Content {
         if self.is_over() {
             return;
         }
-        let Self { decoder: Some(decoder), body, events, frame_bytes } = self else { return };
+        let Self { decoder: Some(decoder), body, events, frame_bytes } = self else {
+            if let Body::Lost { bytes: lost, .. } = &mut self.body {
+                *lost += bytes.len() as u64;
+            }
+            return;
+        };
         let decoded = decoder.push(bytes, &mut |bytes| {
             body.push(bytes, time, *frame_bytes, sink);
             if let Some(events) = events {
@@ -147,6 +153,12 @@ impl Content {
     /// Frees what is held. Says how much that was.
     pub(super) fn give_up(&mut self) -> u64 {
         self.prefer_events();
+        let window = self.decoder.as_ref().map_or(0, Decoder::held);
+        if window > 0 {
+            // Without its window nothing more can be decoded.
+            self.decoder = None;
+            return self.lose(GapCause::Memory);
+        }
         match &mut self.body {
             Body::Events(events) => events.give_up(GapCause::Memory),
             Body::Json { .. } => self.lose(GapCause::Memory),

@@ -27,6 +27,7 @@
 //!
 //! **Secrets stay inside.** Of a head, a few fields go out: [`HttpMeta`], the host, and the path without its query.
 
+mod brotli;
 mod coding;
 mod connection;
 mod content;
@@ -156,7 +157,7 @@ pub enum Uninspected {
     /// More requests wait for an answer than the bound.
     #[error("too many requests wait for an answer")]
     Pipelined,
-    /// The body of a message has a coding that is not read (brotli, zstd), or is not what it says. The stream goes on.
+    /// The body of a message has a coding that is not read (zstd), or is not what it says. The stream goes on.
     #[error("the coding of a body cannot be read")]
     Coding,
     /// The body of a message decodes to far more than it is. The stream goes on.

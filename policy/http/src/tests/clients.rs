@@ -29,6 +29,34 @@ fn raw(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// brotli (RFC 7932, section 9) without compression: a meta-block for each part.
+fn brotli(parts: &[&[u8]]) -> Vec<u8> {
+    /// Puts `count` bits of a value behind the first `used` bits.
+    fn put(bytes: &mut Vec<u8>, used: &mut usize, value: usize, count: usize) {
+        for bit in 0..count {
+            if used.is_multiple_of(8) {
+                bytes.push(0);
+            }
+            *bytes.last_mut().unwrap() |= ((value >> bit & 1) << (*used % 8)) as u8;
+            *used += 1;
+        }
+    }
+    let (mut bytes, mut used) = (Vec::new(), 0);
+    // A window of 1 KiB.
+    put(&mut bytes, &mut used, 0b010_0001, 7);
+    for part in parts {
+        // Not the last, a length of four nibbles, not compressed; and on at the next byte.
+        for (value, count) in [(0, 1), (0, 2), (part.len() - 1, 16), (1, 1)] {
+            put(&mut bytes, &mut used, value, count);
+        }
+        bytes.extend_from_slice(part);
+        used = bytes.len() * 8;
+    }
+    // The last, and empty.
+    put(&mut bytes, &mut used, 3, 2);
+    bytes
+}
+
 /// What comes of an answer with these headers and this body, between a request and the end of the stream.
 fn check_answer(name: &str, headers: &str, body: &[u8], expected: &[String]) {
     let head = format!("HTTP/1.1 200 OK\r\n{headers}\r\n");
@@ -36,6 +64,13 @@ fn check_answer(name: &str, headers: &str, body: &[u8], expected: &[String]) {
     let steps = [ask(1, post("/mcp", S, PING)), answer(1, answered), Step::Close(1)];
     check(name, &steps, &[lines!["open 0 Http 1 a/mcp"; "0 > {PING}"], expected.to_vec()].concat());
 }
+
+/// `{"jsonrpc":"2.0","id":1,"result":{}}`, compressed by Node's zlib.
+const NODE_PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+const NODE: [u8; 40] = [
+    139, 17, 128, 123, 34, 106, 115, 111, 110, 114, 112, 99, 34, 58, 34, 50, 46, 48, 34, 44, 34, 105, 100,
+    34, 58, 49, 44, 34, 114, 101, 115, 117, 108, 116, 34, 58, 123, 125, 125, 3,
+];
 
 #[test]
 fn codings_are_undone_however_they_are_listed() {
@@ -55,11 +90,19 @@ fn codings_are_undone_however_they_are_listed() {
         ("identity", PONG.into(), &read),
         ("gzip,gzip,gzip|gzip,gzip", five.clone(), &read),
         ("gzip,gzip,gzip|gzip,gzip,gzip", gzip(five), &said),
-        ("gzip|br", twice(), &said),
+        ("gzip|zstd", twice(), &said),
         ("gzip|gzip", gzip(PONG), &said),
         ("gzip", trailing, &both),
         ("gzip", [gzip(&PONG[..9]), gzip(&PONG[9..])].concat(), &read),
         ("\r\n gzip", gzip(PONG), &read),
+        ("br", brotli(&[PONG.as_bytes()]), &read),
+        ("BR", brotli(&[&PONG.as_bytes()[..9], &PONG.as_bytes()[9..]]), &read),
+        ("gzip|br", brotli(&[&gzip(PONG)]), &read),
+        ("br|gzip", gzip(brotli(&[PONG.as_bytes()])), &read),
+        ("br|br", brotli(&[&brotli(&[PONG.as_bytes()])]), &read),
+        ("br", [brotli(&[PONG.as_bytes()]), b"behind its end".to_vec()].concat(), &both),
+        ("br", b"12345".to_vec(), &said),
+        ("zstd", PONG.into(), &said),
     ];
     for (codings, body, expected) in cases {
         let headers: String =
@@ -256,6 +299,36 @@ fn client_that_is_sent_elsewhere_is_followed() {
     ];
     for (name, steps, expected) in cases {
         check(name, &steps, &expected);
+    }
+}
+
+/// What a server has flushed is read before the stream ends; and a decoder that takes too much memory gives way.
+#[test]
+fn brotli_events_are_read_as_they_come() {
+    let event = format!("data: {PONG}\n\n");
+    let body = brotli(&[event.as_bytes(), event.as_bytes()]);
+    // Up to where the second begins.
+    let first = body.len() - event.len() - 4;
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: br\r\n\r\n";
+    let steps = [ask(1, post("/mcp", S, PING)), answer(1, [head.as_bytes(), &body[..first]].concat())];
+    let opened = lines!["open 0 Http 1 a/mcp"; "0 > {PING}"];
+    let read = lines!["0 < {PONG}"];
+    check("the first", &steps, &[opened.clone(), read.clone()].concat());
+    // As Node's zlib makes it, with a window of 4 MiB.
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: br\r\nContent-Length: {}\r\n\r\n",
+        NODE.len()
+    );
+    for (held_bytes, expected, given_up) in
+        [(8 << 20, format!("0 < {NODE_PONG}"), 0), (2 << 20, "gap 0 < 39 Memory".to_owned(), 1)]
+    {
+        // The window is known with the first byte.
+        let (first, rest) = NODE.split_at(1);
+        let begun = [head.as_bytes(), first].concat();
+        let steps = [ask(1, post("/mcp", S, PING)), answer(1, begun), answer(1, rest)];
+        let (lines, counters) = run(HttpLimits { held_bytes, ..LIMITS }, &steps);
+        assert_eq!(lines, [opened.clone(), vec![expected]].concat(), "{held_bytes}");
+        assert_eq!(counters.memory_given_up, given_up);
     }
 }
 
