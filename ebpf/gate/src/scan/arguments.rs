@@ -88,11 +88,11 @@ impl Scan {
     /// The method and a name are known, and the arguments of such a call decide.
     #[inline(always)]
     pub(super) fn defer(&mut self, subject: &Subject, marks: &Marks) -> Decision {
-        // Of several names another may be denied.
+        self.flags |= DEFERRED;
+        // Of several names nobody knows which a reader takes: that is said at the end.
         if self.tool & CONDITIONAL == 0 {
             return SILENT;
         }
-        self.flags |= DEFERRED;
         self.so_far(subject, marks)
     }
 
