@@ -108,7 +108,7 @@ impl CompiledTest {
             _ => None,
         }));
         all.extend(self.prefix.iter().flatten().map(|text| format!("{}(?s:.*)", escape(text))));
-        all.extend(self.glob.iter().flatten().map(|glob| format!("(?:{})", glob.expression())));
+        all.extend(self.glob.iter().flatten().map(NameGlob::inner_expression));
         if let Some(below) = &self.below {
             all.extend(path::PLAIN.iter().map(|plain| (*plain).to_owned()));
             all.extend(below.iter().map(|directory| path::expression(directory)));
