@@ -1,5 +1,6 @@
 extern crate std;
 
+mod arguments;
 mod tokens;
 
 use std::boxed::Box;
@@ -9,8 +10,9 @@ use std::{format, vec};
 
 use super::*;
 use crate::table::{
-    CLASSES_RESERVED, DENY, ENTRIES, Head, KEY_METHOD, KEY_NAME, KEY_PARAMS, KEY_URI, METHOD_PROMPT,
-    METHOD_RESOURCE, METHOD_TOOL, METHODS, SUBJECTS, UNDECIDED,
+    ARGUMENT_TEXT, CLASSES_RESERVED, CONDITIONAL, DENY, ENTRIES, Head, KEY_ARGUMENTS, KEY_ARGUMENTS_LIKE,
+    KEY_METHOD, KEY_NAME, KEY_PARAMS, KEY_URI, METHOD_PROMPT, METHOD_RESOURCE, METHOD_TOOL, METHODS,
+    SUBJECTS, UNDECIDED,
 };
 
 const DENIED: u16 = DENY | 7;
@@ -18,6 +20,10 @@ const BROKEN: u16 = DENY | 8;
 const LONG: u16 = DENY | 9;
 /// Any, and one that is `prompts/get` alone.
 const SWITCHED_OFF: u16 = DENY | 10;
+/// Of calls of `w` and of `w2`, whose arguments decide.
+const BY_PATH: u16 = DENY | 11;
+const BY_MODE: u16 = DENY | 12;
+const UNTOLD: u16 = UNDECIDED | 13;
 
 /// A table of whole words: a trie, each byte a class of its own.
 struct Words {
@@ -26,7 +32,7 @@ struct Words {
     states: u16,
 }
 
-const CLASSES: u16 = 128 + CLASSES_RESERVED;
+const CLASSES: u16 = 129 + CLASSES_RESERVED;
 
 impl Words {
     fn new(words: &[(&str, u16, u16)]) -> Self {
@@ -35,10 +41,12 @@ impl Words {
         for (byte, class) in (0_u8..128).zip(CLASSES_RESERVED as u8..) {
             class_of[byte as usize] = class;
         }
+        class_of[ARGUMENT_TEXT as usize] = (CLASSES - 1) as u8;
         let (keys, param_keys, methods) = (1, 2, 3);
         let mut subject =
             Subject { name: 4, uri: 5, long: [LONG; METHODS], broken: BROKEN, ..Subject::default() };
         let mut subjects = [subject; SUBJECTS];
+        subjects[0].arguments = 6;
         subject.any = [SWITCHED_OFF; METHODS];
         subjects[1] = subject;
         subjects[2] = Subject { name: 4, uri: 5, ..Subject::default() };
@@ -52,14 +60,21 @@ impl Words {
             subjects,
             ..Head::EMPTY
         };
-        let mut all = Self { head, next, states: 6 };
+        let mut all = Self { head, next, states: 7 };
+        all.add_arguments();
         // In every case in real tables.
         for (word, number) in
             [("method", KEY_METHOD), ("METHOD", KEY_METHOD), ("params", KEY_PARAMS), ("Params", KEY_PARAMS)]
         {
             all.add(keys, word, number, 0);
         }
-        for (word, number) in [("name", KEY_NAME), ("nAme", KEY_NAME), ("uri", KEY_URI)] {
+        for (word, number) in [
+            ("name", KEY_NAME),
+            ("nAme", KEY_NAME),
+            ("uri", KEY_URI),
+            ("arguments", KEY_ARGUMENTS),
+            ("Arguments", KEY_ARGUMENTS_LIKE),
+        ] {
             all.add(param_keys, word, number, 0);
         }
         for (word, number) in
@@ -74,7 +89,47 @@ impl Words {
         all
     }
 
-    fn add(&mut self, start: u16, word: &str, tool: u16, prompt: u16) {
+    /// Two arguments, each with a prefix that its text may have, and the choices that go by these.
+    fn add_arguments(&mut self) {
+        for (key, prefix, bit) in [("path", "/etc/", 1), ("mode", "x", 2)] {
+            let end = self.add(6, key, bit, 0);
+            let other = self.state(0, bit);
+            self.fill(other, other);
+            let first = self.state(0, bit);
+            self.next[end as usize * CLASSES as usize + CLASSES as usize - 1] = first;
+            let mut state = first;
+            for byte in prefix.bytes() {
+                let next = self.state(0, bit);
+                self.fill(state, other);
+                self.next[state as usize * CLASSES as usize + self.head.class_of[byte as usize] as usize] =
+                    next;
+                state = next;
+            }
+            self.fill(state, state);
+            self.next[state as usize * CLASSES as usize] = bit;
+        }
+        for (number, (bits, outcome)) in [(1, BY_PATH), (2, BY_MODE)].into_iter().enumerate() {
+            let choice = &mut self.head.choices[number];
+            (choice.conditions[0].bits, choice.denying, choice.undecided) = (bits, 1, UNTOLD);
+            choice.outcomes.iter_mut().skip(1).step_by(2).for_each(|slot| *slot = outcome);
+        }
+    }
+
+    /// A new state.
+    fn state(&mut self, tool: u16, prompt: u16) -> u16 {
+        let row = self.states as usize * CLASSES as usize;
+        (self.next[row], self.next[row + 1]) = (tool, prompt);
+        self.states += 1;
+        self.states - 1
+    }
+
+    /// Leads from a state to another by every byte.
+    fn fill(&mut self, state: u16, to: u16) {
+        let row = state as usize * CLASSES as usize;
+        self.next[row + CLASSES_RESERVED as usize..row + CLASSES as usize].fill(to);
+    }
+
+    fn add(&mut self, start: u16, word: &str, tool: u16, prompt: u16) -> u16 {
         let mut state = start;
         for byte in word.bytes() {
             let slot = state as usize * CLASSES as usize + self.head.class_of[byte as usize] as usize;
@@ -87,6 +142,7 @@ impl Words {
         let row = state as usize * CLASSES as usize;
         self.next[row] = tool;
         self.next[row + 1] = prompt;
+        state
     }
 
     fn view(&self) -> View<'_> {
@@ -115,6 +171,7 @@ impl Words {
             scan.begin(&view, view.subject(subject));
             for (place, byte) in (0_u32..).zip(bytes.iter()) {
                 let said = scan.step(&view, view.subject(subject), &mut marks, *byte, place);
+                let said = scan.resolve(&view, said);
                 if said.outcome != 0 || said.is_call {
                     all.push((said, number));
                 }
@@ -146,6 +203,7 @@ impl Words {
                         assert_eq!(said, SILENT);
                         scan.step(&view, subject, &mut marks, chunk.byte(at), place + at)
                     };
+                    let said = scan.resolve(&view, said);
                     at = to.max(at + 1);
                     if said.outcome != 0 || said.is_call {
                         all.push((said, number));
@@ -182,6 +240,8 @@ fn words() -> Words {
         ("read", 5, 0),
         ("", 6, 0),
         ("\u{1}", DENIED, 0),
+        ("w", CONDITIONAL | UNDECIDED, 0),
+        ("w2", CONDITIONAL | UNDECIDED | 1, 0),
     ])
 }
 
