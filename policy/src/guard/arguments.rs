@@ -117,7 +117,7 @@ pub enum Conditions<'a> {
     /// Those of the call that is judged.
     #[default]
     OfCall,
-    /// Nothing, and the verdict is to be the strictest of all arguments: the gate's, which reads none.
+    /// Nothing, and the verdict is to be the strictest of all arguments.
     Strictest,
     /// The same, the most lenient.
     Lenient,
