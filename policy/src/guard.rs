@@ -24,8 +24,8 @@ use crate::event::SessionProfile;
 use crate::terms::{
     Callee, ConnectionId, Detection, Identity, Mode, ServerId, SessionId, Severity, Timestamp,
 };
-pub use arguments::Conditions;
-pub(crate) use arguments::{Call, Purpose};
+pub use arguments::{Assumption, Conditions};
+pub(crate) use arguments::{Call, Check, Checks, CompiledConditions, Purpose, alike_keys, key_expression};
 pub use denial::{BrokenRule, Denial, DenialCode, DenialDetails, TurnSource};
 pub use external::StandingDenial;
 pub use rule::AccessLists;
@@ -235,7 +235,7 @@ pub struct Facts<'a> {
     /// What was inspected ahead of the message at hand, if that is a long one.
     pub ahead: Option<&'a Ahead>,
     /// What conditions of rules are asked of.
-    pub conditions: Conditions,
+    pub conditions: Conditions<'a>,
     /// The client's place in the configuration.
     pub profile: &'a Profile,
     /// What an operator blocks of it.

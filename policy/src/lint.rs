@@ -3,6 +3,7 @@
 //!
 //! [`parse`] and [`check`] are those of [`config`](crate::config), with the warnings of this module.
 
+mod arguments;
 mod effective;
 mod names;
 mod network;
@@ -428,13 +429,8 @@ fn unenforced(config: &Config) -> Vec<Finding> {
             add(steps!["policy", key], by_stdio);
         }
     }
-    let passes = config.enforcement.undecided == AllowDeny::Allow && !policy.fail_closed;
-    if by_stdio.is_empty() && passes {
-        for (path, _) in config.tool_rules().filter(|(_, rule)| rule.has_conditions()) {
-            let message = "the gate reads no arguments: a call that this rule denies passes, and is reported; with \
-                           `enforcement.undecided: deny`, all calls that it decides about are stopped";
-            add(path, message);
-        }
+    if by_stdio.is_empty() {
+        arguments::not_enforced(config, &mut add);
     }
     for (index, entry) in config.sessions.iter().enumerate() {
         for (key, denies) in [

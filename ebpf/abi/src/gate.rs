@@ -98,7 +98,7 @@ pub struct GateInfo {
 }
 
 /// Size of what the kernel half knows of a connection that is judged; of 8 bytes each.
-pub const GATED_WORDS: usize = 85;
+pub const GATED_WORDS: usize = 87;
 
 /// The write was let through, though nobody can tell what it asks for.
 pub const GATE_PASSED: u8 = 0;

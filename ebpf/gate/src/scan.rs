@@ -8,6 +8,7 @@
 //!
 //! Strings are read as they are sent, escapes decoded to UTF-8; half a surrogate pair becomes U+FFFD, as in the engine.
 
+mod arguments;
 mod chunk;
 mod decision;
 mod escape;
@@ -40,23 +41,37 @@ const PARAM_KEY: u8 = 2;
 const METHOD: u8 = 3;
 const NAME: u8 = 4;
 const URI: u8 = 5;
+const ARGUMENT_KEY: u8 = 6;
+const ARGUMENT: u8 = 7;
 
 /// The outermost value is an array.
-const BATCH: u8 = 1;
+const BATCH: u16 = 1;
 /// Within a message.
-const MESSAGE: u8 = 2;
+const MESSAGE: u16 = 2;
 /// Within the `params` of one.
-const PARAMS: u8 = 4;
+const PARAMS: u16 = 4;
 /// The next string is a key.
-const EXPECT_KEY: u8 = 8;
+const EXPECT_KEY: u16 = 8;
 /// The message has a name that is a string.
-const NAMED: u8 = 16;
+const NAMED: u16 = 16;
 /// The same of a URI.
-const LOCATED: u8 = 32;
+const LOCATED: u16 = 32;
 /// The message has a method, or more: see [`Scan::methods`].
-const ASKED: u8 = 64;
+const ASKED: u16 = 64;
 /// It has more than one, so that neutralizing one of them stops nothing.
-const ASKED_TWICE: u8 = 128;
+const ASKED_TWICE: u16 = 128;
+/// Within the `arguments` of a message, where these matter.
+const ARGUMENTS: u16 = 1 << 8;
+/// The message has `params` that are an object.
+const HAS_PARAMS: u16 = 1 << 9;
+/// Nobody can tell its arguments. (The bit above, so that the second `params` set it.)
+const DOUBT: u16 = HAS_PARAMS << 1;
+/// The message has `arguments`.
+const HAS_ARGUMENTS: u16 = 1 << 11;
+/// And they are an object.
+const HAS_OBJECT: u16 = 1 << 12;
+/// Its arguments decide, and it is known whose they are.
+const DEFERRED: u16 = 1 << 13;
 
 /// Most bytes of UTF-8 that one byte of JSON can complete: a lone surrogate's, and what follows it.
 const MOST_AT_ONCE: usize = 6;
@@ -83,13 +98,21 @@ pub struct Scan {
     prompt: u16,
     /// The same of its URIs.
     resource: u16,
+    flags: u16,
+    /// What the texts of arguments tell, where that differs from what is so of a call without any.
+    bits: u16,
+    /// The bits of arguments whose keys were there.
+    keyed: u16,
+    /// The bits that were told.
+    told: u16,
+    /// How long the message is, about: [`Scan::expect`].
+    length_units: u16,
     mode: u8,
     reads: u8,
     /// The last key of the message.
     key: u8,
-    /// The last key of its `params`.
+    /// The last key of its `params`; within `arguments` 1 behind the key of one that matters, else 0.
     param: u8,
-    flags: u8,
     /// The methods that the message has, by bits.
     methods: u8,
     /// Whether the message has more than one name or URI.
@@ -98,8 +121,6 @@ pub struct Scan {
     stale: u8,
     /// How far a character is that ends a line for some readers: one of `line::…`.
     line: u8,
-    /// Always 0: the verifier wants every byte of a map's value written.
-    zero: u8,
     /// The hash of the last name, as it is read and not as it is spelt.
     hash: u64,
 }
@@ -136,9 +157,13 @@ pub struct Decision {
     pub place: u32,
     /// Whether a tool is called by it, as far as is known here: a message with two names is told twice.
     pub is_call: bool,
+    /// Of an outcome that is [conditional](crate::CONDITIONAL): what the arguments tell.
+    pub bits: u16,
+    /// And of which of these bits nobody can tell, or not yet.
+    pub unknown: u16,
 }
 
-const SILENT: Decision = Decision { outcome: 0, place: NOWHERE, is_call: false };
+const SILENT: Decision = Decision { outcome: 0, place: NOWHERE, is_call: false, bits: 0, unknown: 0 };
 
 /// FNV-1a (64 bits).
 const HASH_START: u64 = 0xCBF2_9CE4_8422_2325;
@@ -151,6 +176,9 @@ impl Scan {
     pub fn begin(&mut self, table: &View<'_>, subject: &Subject) {
         if self.generation != table.head.generation {
             self.generation = table.head.generation;
+            if self.depth != 0 {
+                self.flags |= DOUBT;
+            }
             if self.mode != OUTSIDE && (self.reads == NAME || self.reads == URI) {
                 self.stale = 1;
             }

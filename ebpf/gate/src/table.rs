@@ -1,5 +1,7 @@
 //! The automaton as both halves know it.
 
+use crate::choice::{CHOICES, Choice};
+
 /// Transitions that a table has room for: a power of two, so that an index can be masked. 512 KiB of them.
 pub const ENTRIES: usize = 1 << 18;
 /// Subjects that a table has room for; a power of two as well.
@@ -11,6 +13,9 @@ pub const LIMITS: usize = 256;
 pub const DENY: u16 = 1 << 15;
 /// Set in an outcome: the gate cannot tell; a setting says what that means.
 pub const UNDECIDED: u16 = 1 << 14;
+/// Set in what is said of a tool's name where the arguments of its calls decide: its number is that of a [`Choice`]. What cannot
+/// tell conditions sees an outcome that is [`UNDECIDED`].
+pub const CONDITIONAL: u16 = 1 << 13;
 /// The number of an outcome, for whoever says why. 0 alone is none: let through, and nothing to be said.
 pub const OUTCOME_NUMBERS: u16 = OUTCOMES as u16 - 1;
 /// Outcomes that a table has room for; a power of two.
@@ -24,6 +29,13 @@ pub const KEY_PARAMS: u16 = 2;
 pub const KEY_NAME: u16 = 3;
 /// `params.uri`
 pub const KEY_URI: u16 = 4;
+/// `params.arguments`
+pub const KEY_ARGUMENTS: u16 = 5;
+/// The same in another case, which some readers take for it.
+pub const KEY_ARGUMENTS_LIKE: u16 = 6;
+
+/// Stands between the key of an argument and its text in the automaton of arguments: a byte of no UTF-8.
+pub const ARGUMENT_TEXT: u8 = 0xFF;
 
 /// Any method that nobody names something with.
 pub const METHOD_OTHER: u16 = 0;
@@ -36,9 +48,10 @@ pub const METHOD_RESOURCE: u16 = 3;
 /// How many methods there are; a power of two.
 pub const METHODS: usize = 4;
 
-/// In place of the class of a byte: what the automaton says of a string that ends here. Of a name, as that of a tool.
+/// In place of the class of a byte: what the automaton says of a string that ends here. Of a name, as that of a tool. Of an
+/// argument's key, which bits its text tells; of its text, those that differ from those of an argument that is not there.
 pub const CLASS_AS_TOOL: u16 = 0;
-/// The same of a name, as that of a prompt.
+/// The same of a name, as that of a prompt. Of an argument's text, which bits it tells; of a key, none.
 pub const CLASS_AS_PROMPT: u16 = 1;
 /// Classes of bytes begin here.
 pub const CLASSES_RESERVED: u16 = 2;
@@ -68,6 +81,10 @@ pub struct Subject {
     pub limit: u16,
     /// What the rules across servers are to it: [`ACROSS_REMEMBERED`], [`ACROSS_JUDGED`], or neither.
     pub across: u16,
+    /// Where the keys of arguments begin; 0: no call there goes by its arguments.
+    pub arguments: u16,
+    /// The bits of a call without any.
+    pub absent: u16,
 }
 
 /// `cross_server` of a configuration.
@@ -132,6 +149,8 @@ pub struct Head {
     pub limits: [Limit; LIMITS],
     /// By the number of the outcome.
     pub means: [Means; OUTCOMES],
+    /// What goes by arguments.
+    pub choices: [Choice; CHOICES],
     /// The class of each byte.
     pub class_of: [u8; 256],
     /// By number.
@@ -150,6 +169,7 @@ impl Head {
         rules: Rules { read_then_send: 0, burst: 0, burst_calls: 0, flow: 0, turn_gap: 0, turn_open: 0 },
         limits: [Limit { interval: 0, slack: 0 }; LIMITS],
         means: [Means { does: 0, limit: 0 }; OUTCOMES],
+        choices: [Choice::NONE; CHOICES],
         class_of: [0; 256],
         subjects: [Subject {
             name: 0,
@@ -159,6 +179,8 @@ impl Head {
             broken: 0,
             limit: 0,
             across: 0,
+            arguments: 0,
+            absent: 0,
         }; SUBJECTS],
     };
 }
@@ -201,6 +223,12 @@ impl View<'_> {
     #[inline(always)]
     pub fn means(&self, outcome: u16) -> Means {
         self.head.means[outcome as usize & (OUTCOMES - 1)]
+    }
+
+    /// A choice by its number.
+    #[inline(always)]
+    pub fn choice(&self, outcome: u16) -> &Choice {
+        &self.head.choices[outcome as usize & (CHOICES - 1)]
     }
 
     /// A limit by its number.

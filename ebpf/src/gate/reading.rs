@@ -112,6 +112,8 @@ impl Reading {
                 is_call: said.is_call as u8,
                 is_new: 1,
                 position: said.place,
+                bits: said.bits,
+                unknown: said.unknown,
             };
         }
     }
@@ -161,7 +163,13 @@ unsafe extern "C" fn step(_index: u64, context: *mut c_void) -> i64 {
     // SAFETY: a live map value, which this write has claimed.
     let (reading, after) = unsafe { (&mut (*walk.gated).reading, &mut (*walk.gated).after) };
     if reading.verdict.is_new != 0 {
-        judge(walk, reading, after.name_hash());
+        let verdict = reading.verdict;
+        let Verdict { outcome, position: place, bits, unknown, .. } = verdict;
+        let said = Decision { outcome, place, is_call: verdict.is_call != 0, bits, unknown };
+        // SAFETY: live map values.
+        let view = unsafe { View { head: &*walk.head, next: &*walk.next } };
+        let said = after.resolve(&view, said);
+        judge(walk, reading, after.name_hash(), &said);
         return 0;
     }
     if reading.at >= reading.end {
@@ -169,6 +177,7 @@ unsafe extern "C" fn step(_index: u64, context: *mut c_void) -> i64 {
         if filled != FILLED {
             return filled;
         }
+        after.expect(reading.end);
     }
     let at = reading.at;
     // SAFETY: live map values.
@@ -226,28 +235,27 @@ fn fill(reading: &mut Reading) -> i64 {
 /// Judges what the table says of the last byte. In a step of its own, so that the verifier does not go through it once for every way
 /// through a byte's.
 #[inline(always)]
-fn judge(walk: &Walk, reading: &mut Reading, tool: u64) {
-    let verdict = reading.verdict;
+fn judge(walk: &Walk, reading: &mut Reading, tool: u64, said: &Decision) {
     reading.verdict.is_new = 0;
     let mut by = BY_NOTHING;
-    if verdict.is_call != 0 {
+    if said.is_call {
         if reading.judges != 0 {
             // SAFETY: a live map value.
             let server = unsafe { (*walk.member).server };
             let is_first = reading.is_first(tool);
-            let (outcome, is_strict, now) = (verdict.outcome, reading.refuse_undecided != 0, walk.now);
+            let (outcome, is_strict, now) = (said.outcome, reading.refuse_undecided != 0, walk.now);
             by = history::judge(walk, &Call { outcome, tool, server, is_first, is_strict, now });
         }
         reading.calls += 1;
     }
-    if verdict.outcome & (DENY | UNDECIDED) != 0 {
-        let is_denied = verdict.outcome & DENY != 0;
-        reading.note(is_denied, verdict.position, Why::new(verdict.outcome, GATE_BECAUSE_TABLE));
+    if said.outcome & (DENY | UNDECIDED) != 0 {
+        let is_denied = said.outcome & DENY != 0;
+        reading.note(is_denied, said.place, Why::new(said.outcome, GATE_BECAUSE_TABLE));
     }
-    if by != BY_NOTHING && verdict.outcome & DENY == 0 {
+    if by != BY_NOTHING && said.outcome & DENY == 0 {
         let is_denied = by != BY_WHAT_IT_MAY_DO && by != BY_FORGOTTEN;
         let because = if by == BY_FORGOTTEN { GATE_BECAUSE_FORGOTTEN } else { GATE_BECAUSE_CALLS + by };
-        reading.note(is_denied, verdict.position, Why::new(verdict.outcome, because));
+        reading.note(is_denied, said.place, Why::new(said.outcome, because));
     }
 }
 

@@ -162,10 +162,13 @@ pub struct Verdict {
     /// 0: it was.
     pub is_new: u8,
     pub position: u32,
+    /// What arguments tell, where they decide.
+    pub bits: u16,
+    pub unknown: u16,
 }
 
 impl Verdict {
-    pub const NOTHING: Self = Self { outcome: 0, is_call: 0, is_new: 0, position: 0 };
+    pub const NOTHING: Self = Self { outcome: 0, is_call: 0, is_new: 0, position: 0, bits: 0, unknown: 0 };
 }
 
 /// A byte to overwrite.

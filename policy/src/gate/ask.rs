@@ -4,11 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use mcpwarden_gate::{
-    ACROSS_JUDGED, ACROSS_REMEMBERED, DENY, LONG_NAME_BYTES, Limit, METHOD_OTHER, METHOD_PROMPT,
+    ACROSS_JUDGED, ACROSS_REMEMBERED, Choice, DENY, LONG_NAME_BYTES, Limit, METHOD_OTHER, METHOD_PROMPT,
     METHOD_RESOURCE, METHOD_TOOL, OUTCOME_NUMBERS, UNDECIDED,
 };
 use serde_json::Value;
 
+use super::alphabet::Alphabet;
+use super::choose::Known;
 use super::history::limit;
 use super::{GateError, GateOutcome, GateSubject, GateVerdict, Methods};
 use crate::classify::{Classification, Classifier};
@@ -29,7 +31,7 @@ pub(super) struct Asker {
     classifier: Arc<Classifier>,
     /// Globs on names of tools, each with the servers that it is for.
     globs: Vec<(NameGlob, NameGlob)>,
-    /// Whether rules go by the arguments of calls, which the gate does not read.
+    /// Whether rules go by the arguments of calls.
     has_conditions: bool,
     limiter: Limiter,
     session: SessionId,
@@ -37,6 +39,7 @@ pub(super) struct Asker {
     now: Timestamp,
     outcomes: Vec<GateOutcome>,
     numbers: HashMap<GateOutcome, u16>,
+    pub(super) choices: Vec<Choice>,
 }
 
 impl Asker {
@@ -59,6 +62,7 @@ impl Asker {
             now: Timestamp::default(),
             outcomes: Vec::new(),
             numbers: HashMap::new(),
+            choices: Vec::new(),
         })
     }
 
@@ -109,15 +113,22 @@ impl Asker {
         Ok(all)
     }
 
-    /// What is said of a call of this tool, and of all whose names match the same patterns.
-    pub(super) fn name(&mut self, subject: &GateSubject, name: &str) -> Result<u16, GateError> {
+    /// What is said of a call of this tool, and of all whose names match the same patterns. `alphabet`: what of arguments can be
+    /// told; without one, nothing.
+    pub(super) fn name(
+        &mut self,
+        subject: &GateSubject,
+        name: &str,
+        alphabet: Option<&mut Alphabet>,
+    ) -> Result<u16, GateError> {
         let limit = self.tool_limit(subject, name);
         if let Some(known) = subject.tools.get(name) {
             let consequences = self.consequences(subject, Some(known.category), limit);
             if self.goes_by_arguments(subject, name, Some(known)) {
-                return self.number(consequences.of(GateVerdict::Undecided, None, "arguments"));
+                let known = Known::Listed(known);
+                return self.by_arguments(subject, name, known, consequences, alphabet);
             }
-            return self.called(subject, name, Some(known), consequences);
+            return self.called(subject, name, Some(known), Conditions::Lenient, consequences);
         }
         let told = self.classifier.given(&subject.server.0, name);
         let consequences = self.consequences(subject, told.and_then(|told| told.category), limit);
@@ -143,9 +154,23 @@ impl Asker {
             return self.number(consequences.of(GateVerdict::Undecided, None, "unlisted_tool"));
         }
         if self.goes_by_arguments(subject, name, None) {
-            return self.number(consequences.of(GateVerdict::Undecided, None, "arguments"));
+            return self.by_arguments(subject, name, Known::Unlisted(&bounds), consequences, alphabet);
         }
-        self.called(subject, name, None, consequences)
+        self.called(subject, name, None, Conditions::Lenient, consequences)
+    }
+
+    fn by_arguments(
+        &mut self,
+        subject: &GateSubject,
+        name: &str,
+        known: Known<'_>,
+        consequences: Consequences,
+        alphabet: Option<&mut Alphabet>,
+    ) -> Result<u16, GateError> {
+        match alphabet {
+            Some(alphabet) => self.choose(subject, name, known, consequences, alphabet),
+            None => self.number(consequences.of(GateVerdict::Undecided, None, "arguments")),
+        }
     }
 
     /// The same of a server that lists more than there is room for: what is denied whatever the tool is, and nothing else.
@@ -153,7 +178,7 @@ impl Asker {
         let harmless = ToolFacts { pin: PinState::Pinned, risk: RiskLevel::Low, ..ToolFacts::default() };
         let consequences = self.consequences(subject, None, self.tool_limit(subject, name));
         if self.call(subject, name, Some(&harmless), Conditions::Lenient, None).denied.is_some() {
-            return self.called(subject, name, Some(&harmless), consequences);
+            return self.called(subject, name, Some(&harmless), Conditions::Lenient, consequences);
         }
         self.number(consequences.of(GateVerdict::Undecided, None, "large_listing"))
     }
@@ -165,12 +190,12 @@ impl Asker {
             && self.call(subject, name, known, Conditions::Lenient, None).denied.is_none()
     }
 
-    fn call(
+    pub(super) fn call(
         &mut self,
         subject: &GateSubject,
         tool_name: &str,
         known: Option<&ToolFacts>,
-        conditions: Conditions,
+        conditions: Conditions<'_>,
         trace: Option<&mut Vec<Asked>>,
     ) -> Verdict {
         let operations = [
@@ -184,15 +209,16 @@ impl Asker {
     }
 
     /// What is said of a call: what a guard does, or what it means for those after it.
-    fn called(
+    pub(super) fn called(
         &mut self,
         subject: &GateSubject,
         name: &str,
         known: Option<&ToolFacts>,
+        conditions: Conditions<'_>,
         consequences: Consequences,
     ) -> Result<u16, GateError> {
         let mut trace = self.is_limited(subject).then(Vec::new);
-        let verdict = self.call(subject, name, known, Conditions::Lenient, trace.as_mut());
+        let verdict = self.call(subject, name, known, conditions, trace.as_mut());
         let is_late = verdict.denied.as_ref().is_some_and(|(kind, _)| !kind.is_across_servers());
         let pays = is_late && trace.is_some_and(|trace| self.pays(subject, &trace));
         let consequences = match &verdict.denied {
@@ -219,7 +245,7 @@ impl Asker {
         subject: &GateSubject,
         operations: &[Operation<'_>],
         tool: Option<&ToolFacts>,
-        conditions: Conditions,
+        conditions: Conditions<'_>,
         trace: Option<&mut Vec<Asked>>,
     ) -> Verdict {
         let facts = Facts {
@@ -319,7 +345,7 @@ impl Asker {
         self.number(Consequences::default().of(super::verdict(worst), None, code))
     }
 
-    fn number(&mut self, outcome: GateOutcome) -> Result<u16, GateError> {
+    pub(super) fn number(&mut self, outcome: GateOutcome) -> Result<u16, GateError> {
         let flag = match outcome.verdict {
             GateVerdict::Allow if outcome.has_no_consequences() => return Ok(0),
             GateVerdict::Allow => 0,
@@ -349,12 +375,13 @@ impl Asker {
     pub(super) fn forget(&mut self) {
         self.outcomes.clear();
         self.numbers.clear();
+        self.choices.clear();
     }
 }
 
 /// What a call that is let through is to those after it.
 #[derive(Clone, Copy, Default)]
-struct Consequences {
+pub(super) struct Consequences {
     category: ToolCategory,
     may_do_anything: bool,
     limit: Option<Limit>,
@@ -362,7 +389,7 @@ struct Consequences {
 }
 
 impl Consequences {
-    fn of(self, verdict: GateVerdict, guard: Option<GuardKind>, code: &str) -> GateOutcome {
+    pub(super) fn of(self, verdict: GateVerdict, guard: Option<GuardKind>, code: &str) -> GateOutcome {
         let Self { category, may_do_anything, limit, pays } = self;
         GateOutcome { verdict, guard, code: code.to_owned(), category, may_do_anything, limit, pays }
     }

@@ -34,7 +34,7 @@ type Finished = (Box<Head>, Box<[u16; ENTRIES]>, usize, Vec<u16>);
 pub(super) fn fixed() -> Result<[Part; 3], GateError> {
     Ok([
         Part::of_words(&["(?i)method", "(?i)params"], KEY_METHOD)?,
-        Part::of_words(&["(?i)name", "(?i)uri"], KEY_NAME)?,
+        Part::of_words(&["(?i)name", "(?i)uri", "arguments", "(?i)arguments"], KEY_NAME)?,
         Part::of_words(&["tools/call", "prompts/get", "resources/read"], METHOD_TOOL)?,
     ])
 }

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpwarden_gate::{DENY, METHOD_TOOL, METHODS, Rules, Subject, UNDECIDED};
+use mcpwarden_gate::{CONDITIONAL, DENY, METHOD_TOOL, METHODS, Rules, Subject, UNDECIDED};
 
+use super::alphabet::Alphabet;
 use super::ask::Asker;
 use super::automaton::{Builder, fixed};
 use super::history::{self, Limits};
@@ -46,6 +47,8 @@ struct Known {
     /// Whether its tools are left out.
     crowded: bool,
     names: Part,
+    /// Where calls go by their arguments.
+    arguments: Option<Part>,
     says: Subject,
     /// Which table it was last in.
     used: u64,
@@ -164,12 +167,17 @@ impl GateCompiler {
         for known in places.iter().filter_map(|place| self.known.get(*place)) {
             says.push(Subject { name: 0, ..known.says });
         }
-        let begin: Vec<u32> = places
-            .iter()
-            .filter_map(|place| self.known.get(*place))
-            .map(|known| builder.add(&known.names))
-            .collect();
-        let (mut head, next, states, starts) = builder.finish(begin.into_iter())?;
+        let known = places.iter().filter_map(|place| self.known.get(*place));
+        let begin: Vec<u32> = known.clone().map(|known| builder.add(&known.names)).collect();
+        // Those of arguments behind all others.
+        let with = known.clone().map(|known| known.arguments.is_some());
+        let with: Vec<bool> = with.collect();
+        let begin_arguments: Vec<u32> =
+            known.filter_map(|known| known.arguments.as_ref()).map(|part| builder.add(part)).collect();
+        let (mut head, next, states, starts) = builder.finish(begin.into_iter().chain(begin_arguments))?;
+        let (starts, of_arguments) = starts.split_at(with.len().min(starts.len()));
+        let mut of_arguments = of_arguments.iter().copied();
+        let of_arguments = with.iter().map(|has| if *has { of_arguments.next().unwrap_or(0) } else { 0 });
         head.generation = generation;
         let no_room = self.asker.form("no_room", UNDECIDED)?;
         let outcomes = self.asker.outcomes().to_vec();
@@ -177,8 +185,10 @@ impl GateCompiler {
             *slot = self.limits.means(outcome)?;
         }
         (head.rules, head.limits) = (self.rules, self.limits.all());
-        for ((slot, subject), start) in head.subjects.iter_mut().zip(says).zip(starts) {
-            *slot = Subject { name: start, ..subject };
+        head.choices.iter_mut().zip(&self.asker.choices).for_each(|(slot, choice)| *slot = *choice);
+        let starts = starts.iter().zip(of_arguments);
+        for ((slot, subject), (start, arguments)) in head.subjects.iter_mut().zip(says).zip(starts) {
+            *slot = Subject { name: *start, arguments, ..subject };
         }
         if let Some(slot) = usize::try_from(NO_SUBJECT).ok().and_then(|place| head.subjects.get_mut(place)) {
             let (any, broken) = ([no_room; METHODS], no_room);
@@ -207,25 +217,24 @@ impl GateCompiler {
     }
 
     fn ask(&mut self, subject: &GateSubject, crowded: bool) -> Result<Known, GateError> {
+        let mut alphabet = Alphabet::default();
+        let mut names = self.names(subject, crowded, Some(&mut alphabet))?;
+        let mut arguments = None;
+        if !alphabet.is_empty() {
+            arguments = alphabet.automaton(&subject.server)?;
+            if arguments.is_none() {
+                alphabet = Alphabet::default();
+                names = self.names(subject, crowded, None)?;
+            }
+        }
         let asker = &mut self.asker;
         let any = asker.methods(subject)?;
-        let patterns = asker.patterns(subject, crowded);
-        let mut failed = None;
-        let mut names = Part::of_names(&subject.server, &patterns, |_, name| {
-            let said = if crowded { asker.name_of_many(subject, name) } else { asker.name(subject, name) };
-            said.unwrap_or_else(|error| {
-                failed.get_or_insert(error);
-                0
-            })
-        })?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
         let limit = self.limits.number(asker.server_limit(subject))?;
         let across = asker.across(subject);
         // What cannot be told is denied where something could be that is denied.
         let [_, any_tool, ..] = any;
         let of_tools = any_tool.max(names.worst());
+        let denies_some = of_tools & CONDITIONAL != 0;
         let of_long = if asker.denies_long(subject) { DENY } else { of_tools };
         let mut long = [0; METHODS];
         // No guard goes by the names of prompts, or where resources are.
@@ -233,10 +242,39 @@ impl GateCompiler {
         names.stray(long[usize::from(METHOD_TOOL)]);
         // A call that it hides is not counted, and not judged by others.
         let hidden = if limit != 0 || across != 0 { UNDECIDED } else { 0 };
-        let broken = any.into_iter().chain([of_tools, hidden]).fold(0, u16::max);
+        let by_arguments = if denies_some { DENY } else { 0 };
+        let broken = any.into_iter().chain([of_tools, hidden, by_arguments]).fold(0, u16::max);
         let broken = asker.form("broken_line", broken)?;
-        let says = Subject { name: 0, uri: 0, any, long, broken, limit, across };
-        Ok(Known { subject: subject.clone(), crowded, names: names.fewer(), says, used: 0 })
+        let absent = alphabet.absent();
+        let says = Subject { name: 0, uri: 0, any, long, broken, limit, across, arguments: 0, absent };
+        Ok(Known { subject: subject.clone(), crowded, names: names.fewer(), arguments, says, used: 0 })
+    }
+
+    /// The automaton of a subject's names.
+    fn names(
+        &mut self,
+        subject: &GateSubject,
+        crowded: bool,
+        mut alphabet: Option<&mut Alphabet>,
+    ) -> Result<Part, GateError> {
+        let asker = &mut self.asker;
+        let patterns = asker.patterns(subject, crowded);
+        let mut failed = None;
+        let names = Part::of_names(&subject.server, &patterns, |_, name| {
+            let said = if crowded {
+                asker.name_of_many(subject, name)
+            } else {
+                asker.name(subject, name, alphabet.as_deref_mut())
+            };
+            said.unwrap_or_else(|error| {
+                failed.get_or_insert(error);
+                0
+            })
+        })?;
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(names),
+        }
     }
 
     fn until(&self, subjects: &[GateSubject], now: Timestamp) -> Option<Timestamp> {

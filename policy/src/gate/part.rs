@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use mcpwarden_gate::CLASSES_RESERVED;
 use regex_automata::dfa::{Automaton as _, StartKind, dense};
 use regex_automata::util::primitives::StateID;
-use regex_automata::util::start;
+use regex_automata::util::{start, syntax};
 use regex_automata::{Anchored, MatchKind};
 
 use super::GateError;
@@ -49,7 +49,13 @@ impl Part {
         // The first pattern is that of all strings, so that others are known for none.
         let mut all = vec!["(?s).*".to_owned()];
         all.extend_from_slice(patterns);
-        walk(server, &all, true, say)
+        let mut say = say;
+        walk(server, &all, patterns.len(), |matched, name| {
+            // Strings that are no UTF-8 match nothing, not even the pattern of all.
+            let (0, own) = matched.split_first().map(|(first, own)| (*first, own))? else { return None };
+            let own: Vec<usize> = own.iter().map(|index| index - 1).collect();
+            Some([say(&own, &String::from_utf8_lossy(name)), 0])
+        })
     }
 
     /// An automaton of these words, which are numbered from `first` on: that is what is said of them.
@@ -59,9 +65,28 @@ impl Part {
     pub(super) fn of_words(words: &[&str], first: u16) -> Result<Self, GateError> {
         let patterns: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let nobody = ServerId("*".into());
-        walk(&nobody, &patterns, false, |matched, _| {
-            matched.first().map_or(0, |index| first + u16::try_from(*index).unwrap_or(0))
+        walk(&nobody, &patterns, words.len(), |matched, _| {
+            let number = matched.first().map_or(0, |index| first + u16::try_from(*index).unwrap_or(0));
+            Some([number, 0])
         })
+    }
+
+    /// An automaton of arguments by these patterns of bytes. `say` is asked once for every set of them that some bytes match, with
+    /// such bytes.
+    ///
+    /// # Errors
+    /// It is too large.
+    pub(super) fn of_arguments(
+        server: &ServerId,
+        patterns: &[String],
+        say: impl FnMut(&[usize], &[u8]) -> Option<Ends>,
+    ) -> Result<Self, GateError> {
+        walk(server, patterns, patterns.len(), say)
+    }
+
+    /// How many states it has.
+    pub(super) fn size(&self) -> usize {
+        self.ends.len()
     }
 
     /// The worst that it says.
@@ -97,12 +122,12 @@ impl Part {
 fn walk(
     server: &ServerId,
     patterns: &[String],
-    names: bool,
-    mut say: impl FnMut(&[usize], &str) -> u16,
+    own: usize,
+    mut say: impl FnMut(&[usize], &[u8]) -> Option<Ends>,
 ) -> Result<Part, GateError> {
     let too_large = |source| GateError::Automaton {
         server: server.clone(),
-        patterns: patterns.len() - usize::from(names),
+        patterns: own,
         bytes: DFA_BYTES,
         source: Box::new(source),
     };
@@ -112,16 +137,19 @@ fn walk(
         .accelerate(false)
         .dfa_size_limit(Some(DFA_BYTES))
         .determinize_size_limit(Some(DFA_BYTES));
-    let dfa = dense::Builder::new().configure(config).build_many(patterns).map_err(too_large)?;
-    let own = dfa.byte_classes();
+    // Patterns of arguments are of bytes.
+    let syntax = syntax::Config::new().utf8(false);
+    let dfa =
+        dense::Builder::new().configure(config).syntax(syntax).build_many(patterns).map_err(too_large)?;
+    let classes = dfa.byte_classes();
     let mut class_of = [0; 256];
     for (byte, class) in (0_u8..=255).zip(&mut class_of) {
-        *class = own.get(byte);
+        *class = classes.get(byte);
     }
     // The first byte of each class; there are as many classes as the last byte's says.
     let mut firsts: Vec<u8> = Vec::new();
     for byte in 0_u8..=255 {
-        if usize::from(own.get(byte)) == firsts.len() {
+        if usize::from(classes.get(byte)) == firsts.len() {
             firsts.push(byte);
         }
     }
@@ -137,7 +165,7 @@ fn walk(
     let mut numbers: HashMap<StateID, u32> = HashMap::from([(start, 0)]);
     // Of each state, the automaton's own, and how a string gets there: from which, by which byte.
     let mut found: Vec<(StateID, u32, u8)> = vec![(start, 0, 0)];
-    let mut said: HashMap<Vec<usize>, u16> = HashMap::new();
+    let mut said: HashMap<Vec<usize>, Option<Ends>> = HashMap::new();
     let mut at = 0;
     while let Some(&(state, ..)) = found.get(at) {
         for &byte in &firsts {
@@ -156,24 +184,18 @@ fn walk(
             Vec::new()
         };
         matched.sort_unstable();
-        // Strings that are no UTF-8 match nothing, not even the pattern of all.
-        let stray = names && matched.first() != Some(&0);
-        if stray {
+        let ends = match said.get(&matched) {
+            Some(ends) => *ends,
+            None => {
+                let ends = say(&matched, &witness(&found, at));
+                said.insert(matched, ends);
+                ends
+            }
+        };
+        if ends.is_none() {
             part.stray.push(at);
         }
-        let outcome = if stray || !names && matched.is_empty() {
-            0
-        } else if let Some(outcome) = said.get(&matched) {
-            *outcome
-        } else {
-            let text = witness(&found, at);
-            let own: Vec<usize> =
-                matched.iter().filter_map(|index| index.checked_sub(usize::from(names))).collect();
-            let outcome = say(&own, &text);
-            said.insert(matched, outcome);
-            outcome
-        };
-        part.ends.push([outcome, 0]);
+        part.ends.push(ends.unwrap_or_default());
         at += 1;
         if at > MOST_STATES {
             return Err(GateError::States { most: MOST_STATES });
@@ -182,8 +204,8 @@ fn walk(
     Ok(part)
 }
 
-/// A string that leads to the state at this place, by the shortest way that was found.
-fn witness(found: &[(StateID, u32, u8)], mut at: usize) -> String {
+/// Bytes that lead to the state at this place, by the shortest way that was found.
+fn witness(found: &[(StateID, u32, u8)], mut at: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while at != 0
         && let Some((_, from, byte)) = found.get(at)
@@ -192,7 +214,7 @@ fn witness(found: &[(StateID, u32, u8)], mut at: usize) -> String {
         at = usize::try_from(*from).unwrap_or(0);
     }
     bytes.reverse();
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 /// Which states cannot be told apart (Moore's algorithm): of each, the number of its block, as they come. `labels` tell states

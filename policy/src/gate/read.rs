@@ -44,15 +44,17 @@ impl GateReader {
             chunk.bytes().iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
             let (mut at, end) = (0, u32::try_from(bytes.len()).unwrap_or(0));
             chunk.end_at(end);
+            self.0.expect(end);
             while at < end {
                 let (to, said) = self.0.tokens(&view, who, &mut marks, &chunk, at, place + at);
-                if to == at {
-                    found(self.0.step(&view, who, &mut marks, chunk.byte(at), place + at));
+                let said = if to == at {
                     at += 1;
+                    self.0.step(&view, who, &mut marks, chunk.byte(at - 1), place + at - 1)
                 } else {
-                    found(said);
                     at = to;
-                }
+                    said
+                };
+                found(self.0.resolve(&view, said));
             }
             place += end;
         }
@@ -99,7 +101,9 @@ impl GateHttpReader {
         for (place, byte) in (0_u32..).zip(bytes) {
             let is = self.requests.step(*byte);
             if is & BODY != 0 {
+                self.messages.expect(1);
                 let decision = self.messages.step(&view, who, &mut marks, *byte, place);
+                let decision = self.messages.resolve(&view, decision);
                 GateSaid::of(decision).into_iter().for_each(&mut each);
             }
             unread = if is & CODED != 0 { Some(GateUnread::Coded) } else { unread };

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `tree` | arguments as any server may read them: duplicate keys and other letter cases are kept |
 //! | `test` | one test of one argument |
+//! | `check` | the same, of the text alone: what the gate can tell |
 //! | `path` | whether a path lies below a directory |
 //! | `host` | the host of a URL |
 //! | `expression` | CEL |
@@ -11,23 +12,27 @@
 //! A condition holds, does not hold, or cannot be told ([`Truth`]). What cannot be told counts against the call: a rule that
 //! denies applies, and a rule that allows does not.
 
+mod check;
 mod expression;
 mod host;
 mod path;
 mod test;
 mod tree;
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
 use super::{Facts, ToolFacts};
-use crate::config::{ArgumentTests, Expression, Pointer, ToolRule};
+use crate::config::{ArgumentTest, ArgumentTests, Expression, Pointer, ToolRule};
 use crate::glob::GlobError;
 use crate::terms::Timestamp;
 use expression::CompiledExpression;
 use test::CompiledTest;
 use tree::Tree;
+
+pub(crate) use check::{Check, Checks, alike_keys, key_expression};
 
 /// Longest arguments that conditions are asked of. Bytes. Of longer ones nothing can be told.
 pub(crate) const MOST_BYTES: usize = 256 << 10;
@@ -90,6 +95,14 @@ impl Purpose {
         }
     }
 
+    /// Whether a rule that is for this applies: what cannot be told counts against the call.
+    fn applies(self, truth: Truth) -> bool {
+        match self {
+            Self::Deny => truth != Truth::No,
+            Self::Allow => truth == Truth::Yes,
+        }
+    }
+
     fn of(self, truths: impl Iterator<Item = Truth>) -> Truth {
         match self {
             Self::Deny => Truth::any(truths),
@@ -99,15 +112,51 @@ impl Purpose {
 }
 
 /// What is known of the arguments of calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Conditions {
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Conditions<'a> {
     /// Those of the call that is judged.
     #[default]
     OfCall,
-    /// Nothing, and the verdict is to be the strictest of all arguments: the gate's, which reads none.
+    /// Nothing, and the verdict is to be the strictest of all arguments.
     Strictest,
     /// The same, the most lenient.
     Lenient,
+    /// Which conditions hold is given.
+    Assumed(&'a Assumption),
+}
+
+/// Which conditions hold, of those that guards look at: who asks them with each set of these learns what goes by them.
+#[derive(Debug, Default)]
+pub struct Assumption {
+    found: RefCell<Vec<(CompiledConditions, Purpose)>>,
+    holding: Cell<usize>,
+}
+
+impl Assumption {
+    /// From now on those hold whose bits are set, in the order in which they were found.
+    pub(crate) fn assume(&self, holding: usize) {
+        self.holding.set(holding);
+    }
+
+    /// Those that were looked at so far.
+    pub(crate) fn found(&self) -> Vec<(CompiledConditions, Purpose)> {
+        self.found.borrow().clone()
+    }
+
+    /// How many these are.
+    pub(crate) fn count(&self) -> usize {
+        self.found.borrow().len()
+    }
+
+    fn applies(&self, conditions: &CompiledConditions, purpose: Purpose) -> bool {
+        let mut found = self.found.borrow_mut();
+        let place = found.iter().position(|(known, of)| *of == purpose && known.source == conditions.source);
+        let place = place.unwrap_or_else(|| {
+            found.push((conditions.clone(), purpose));
+            found.len() - 1
+        });
+        self.holding.get().checked_shr(u32::try_from(place).unwrap_or(u32::MAX)).unwrap_or(0) & 1 != 0
+    }
 }
 
 /// A call, as conditions see it.
@@ -143,7 +192,7 @@ impl<'a> Call<'a> {
         let read = || match self.arguments {
             None => Some(Tree::Null),
             Some(json) if json.get().len() > MOST_BYTES => None,
-            Some(json) => serde_json::from_str(json.get()).ok(),
+            Some(json) => Some(Tree::read(json)),
         };
         self.tree.get_or_init(read).as_ref()
     }
@@ -154,12 +203,15 @@ impl<'a> Call<'a> {
 pub(crate) struct CompiledConditions {
     tests: Vec<(Pointer, Vec<String>, CompiledTest)>,
     when: Option<CompiledExpression>,
+    /// What they were compiled from.
+    source: Arc<(ArgumentTests, Option<Expression>)>,
 }
 
 impl CompiledConditions {
     pub(crate) fn new(rule: &ToolRule) -> Result<Self, GlobError> {
         let ToolRule { arguments, when, .. } = rule;
-        Ok(Self { tests: tests(arguments)?, when: when.as_ref().map(compiled) })
+        let source = Arc::new((arguments.clone(), when.clone()));
+        Ok(Self { tests: tests(arguments)?, when: when.as_ref().map(compiled), source })
     }
 
     /// Tests of arguments alone.
@@ -180,11 +232,26 @@ impl CompiledConditions {
             Conditions::OfCall => self.hold(call, purpose),
             Conditions::Strictest => Truth::Unknown,
             Conditions::Lenient => return purpose == Purpose::Allow,
+            Conditions::Assumed(assumption) => return assumption.applies(self, purpose),
         };
-        match purpose {
-            Purpose::Deny => truth != Truth::No,
-            Purpose::Allow => truth == Truth::Yes,
-        }
+        purpose.applies(truth)
+    }
+
+    /// What the texts of single arguments tell of them, for this purpose.
+    pub(crate) fn checks(&self, purpose: Purpose) -> Checks {
+        let of_test = |(pointer, tokens, test): &(Pointer, Vec<String>, CompiledTest)| {
+            let source: &ArgumentTest = self.source.0.get(pointer)?;
+            Check::new(tokens, source, test, purpose)
+        };
+        let checks: Vec<Option<Check>> = self.tests.iter().map(of_test).collect();
+        let is_partial = self.when.is_some() || checks.iter().any(Option::is_none);
+        Checks { checks: checks.into_iter().flatten().collect(), is_partial }
+    }
+
+    /// Whether the gate decides by them, wherever an argument is a plain text.
+    pub(crate) fn can_be_checked(&self) -> bool {
+        let Checks { checks, is_partial } = self.checks(Purpose::Deny);
+        !is_partial && checks.iter().all(Check::is_complete)
     }
 
     fn hold(&self, call: &Call<'_>, purpose: Purpose) -> Truth {

@@ -87,4 +87,21 @@ fn rules_on_arguments_that_the_gate_cannot_enforce_are_said() {
         table(&[(&format!("{rules}{enforcement}"), &[expected])]);
     }
     table(&[(&format!("{rules}{{ stdio: deny, undecided: deny }}"), &[])]);
+    for (arguments, is_enforced) in [
+        ("/path: { prefix: /etc/ }", true),
+        ("/path: { not: { below: [/srv, .] } }, /mode: { exists: true }", true),
+        ("/path: { glob: '*.key', equal: x }", true),
+        ("/path: { host: x.test }", false),
+        ("/path: { prefix: /etc/, max: 5 }", false),
+        ("/path: { not: { max_length: 5 } }", false),
+        ("/options/path: { prefix: /etc/ }", false),
+        ("'/*': { prefix: /etc/ }", false),
+        ("'': { exists: true }", false),
+    ] {
+        let file = format!(
+            "policy: {{ denied_tools: [{{ tool: x, arguments: {{ {arguments} }} }}] }}\nenforcement: {{ stdio: deny }}"
+        );
+        let expected = ("1:26 warning policy.denied_tools[0]: ", "the text of single arguments");
+        table(&[(&file, if is_enforced { &[] } else { std::slice::from_ref(&expected) })]);
+    }
 }

@@ -94,6 +94,19 @@ impl NameGlob {
         }
     }
 
+    /// The same, as a part of a larger regular expression.
+    pub fn inner_expression(&self) -> String {
+        let whole = self.expression();
+        let inner = match &self.matcher {
+            Matcher::Pattern(_) => {
+                whole.split_once("\\A").and_then(|(flags, rest)| Some((flags, rest.strip_suffix("\\z")?)))
+            }
+            Matcher::Any | Matcher::Exact | Matcher::Star(_) => None,
+        };
+        let (flags, rest) = inner.unwrap_or(("", &whole));
+        format!("(?:{flags}{rest})")
+    }
+
     /// Whether it is a name as it stands, in whichever case.
     pub fn is_plain(&self) -> bool {
         !self.text.contains(['*', '?', '[', ']', '{', '}', '\\'])
@@ -319,7 +332,10 @@ mod tests {
             ("(?i)a", "A", false),
             ("**/x", "a/b/x", true),
         ] {
-            assert_eq!(NameGlob::new(glob, true).unwrap().matches(name), expected, "{glob} on {name}");
+            let compiled = NameGlob::new(glob, true).unwrap();
+            assert_eq!(compiled.matches(name), expected, "{glob} on {name}");
+            let within = Regex::new(&format!("^<{}>$", compiled.inner_expression())).unwrap();
+            assert_eq!(within.is_match(&format!("<{name}>")), expected, "{glob} on {name}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! The gate: calls that are stopped in the kernel. Where a kernel has none, each test says that it was skipped.
 
+mod arguments;
 mod block;
 mod calls;
 mod clients;

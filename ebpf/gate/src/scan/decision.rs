@@ -1,12 +1,12 @@
 //! What is said of a message, once its method and a name are known or it ends.
 
 use super::{
-    ASKED, ASKED_TWICE, Decision, HASH_START, KEY, LOCATED, LONG_NAME_BYTES, METHOD, Marks, NAME, NAMED,
-    NOWHERE, OUTSIDE, PARAM_KEY, SILENT, Scan, URI,
+    ARGUMENT, ARGUMENT_KEY, ASKED, ASKED_TWICE, DEFERRED, Decision, HASH_START, KEY, LOCATED,
+    LONG_NAME_BYTES, METHOD, Marks, NAME, NAMED, NOWHERE, OUTSIDE, PARAM_KEY, SILENT, Scan, URI,
 };
 use crate::table::{
-    CLASS_AS_PROMPT, CLASS_AS_TOOL, DENY, METHOD_OTHER, METHOD_PROMPT, METHOD_RESOURCE, METHOD_TOOL, METHODS,
-    Subject, View,
+    CLASS_AS_PROMPT, CLASS_AS_TOOL, CONDITIONAL, DENY, METHOD_OTHER, METHOD_PROMPT, METHOD_RESOURCE,
+    METHOD_TOOL, METHODS, Subject, View,
 };
 
 impl Scan {
@@ -17,8 +17,10 @@ impl Scan {
         let end = table.end(self.state, CLASS_AS_TOOL);
         match self.reads {
             KEY => self.key = end as u8,
-            PARAM_KEY => self.param = end as u8,
+            PARAM_KEY => self.close_param_key(end, subject),
             METHOD => return self.close_method(end, subject, marks),
+            ARGUMENT_KEY => self.close_argument_key(end, table),
+            ARGUMENT => return self.close_argument(end, table, subject, marks),
             NAME | URI => return self.close_name(end, table, subject, marks),
             _ => {}
         }
@@ -36,7 +38,7 @@ impl Scan {
         let any = subject.any[method as usize & (METHODS - 1)];
         let is_call = method == METHOD_TOOL && self.flags & NAMED != 0;
         if any != 0 {
-            return Decision { outcome: any, place: marks.method, is_call };
+            return Decision { outcome: any, place: marks.method, is_call, ..SILENT };
         }
         let outcome = match method {
             METHOD_TOOL => self.tool,
@@ -46,7 +48,10 @@ impl Scan {
         };
         // Of several names only the last could be neutralized here, and a reader may take another.
         let place = if self.named_twice != 0 { NOWHERE } else { self.place(marks) };
-        Decision { outcome, place, is_call }
+        if outcome & CONDITIONAL != 0 {
+            return self.defer(subject, marks);
+        }
+        Decision { outcome, place, is_call, ..SILENT }
     }
 
     #[inline(always)]
@@ -71,6 +76,9 @@ impl Scan {
             self.prompt = self.with_another(NAMED, self.prompt, prompt, long_prompt);
             self.flags |= NAMED;
             if self.methods & 1 << METHOD_TOOL != 0 {
+                if end & CONDITIONAL != 0 {
+                    return self.defer(subject, marks);
+                }
                 outcome = end;
                 is_call = true;
             }
@@ -78,13 +86,13 @@ impl Scan {
                 outcome = outcome.max(prompt);
             }
         }
-        Decision { outcome, place: self.place(marks), is_call }
+        Decision { outcome, place: self.place(marks), is_call, ..SILENT }
     }
 
     /// What is said of several names, the method of which is not known yet: of two that are let through in different ways nobody
     /// knows which a reader takes.
     #[inline(always)]
-    fn with_another(&self, flag: u8, known: u16, another: u16, long: u16) -> u16 {
+    fn with_another(&self, flag: u16, known: u16, another: u16, long: u16) -> u16 {
         if self.flags & flag == 0 {
             another
         } else if known == another || (known | another) & DENY != 0 {
@@ -112,12 +120,19 @@ impl Scan {
             outcome = outcome.max(table.end(subject.uri, CLASS_AS_TOOL));
         }
         let place = if self.flags & ASKED_TWICE == 0 { marks.method } else { NOWHERE };
-        Decision { outcome, place, is_call }
+        if outcome & CONDITIONAL != 0 {
+            self.tool = outcome;
+            self.flags |= DEFERRED;
+        }
+        if self.flags & DEFERRED != 0 {
+            return self.at_last(subject, marks);
+        }
+        Decision { outcome, place, is_call, ..SILENT }
     }
 
     /// What neutralizes the message: its name, or, where that lies in an earlier write, its method.
     #[inline(always)]
-    fn place(&self, marks: &Marks) -> u32 {
+    pub(super) fn place(&self, marks: &Marks) -> u32 {
         if marks.name != NOWHERE {
             marks.name
         } else if self.flags & ASKED_TWICE == 0 {

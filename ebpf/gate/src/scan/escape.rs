@@ -1,6 +1,6 @@
 //! What the bytes of a string stand for: escapes as UTF-8.
 
-use super::{ESCAPE, HEX_FIRST, HEX_LAST, PLAIN, Scan};
+use super::{ARGUMENT_KEY, DOUBT, ESCAPE, HEX_FIRST, HEX_LAST, PLAIN, Scan};
 
 /// U+FFFD in UTF-8, its first byte lowest.
 const REPLACEMENT: u64 = 0xBD_BFEF;
@@ -30,7 +30,13 @@ impl Scan {
                     b'r' => b'\r',
                     b'b' => 8,
                     b'f' => 12,
-                    other => other,
+                    // Some readers keep the backslash.
+                    other => {
+                        if other < b' ' {
+                            self.doubt();
+                        }
+                        other
+                    }
                 };
                 (u64::from(character), 1)
             }
@@ -53,7 +59,16 @@ impl Scan {
             return (text, length, closes);
         }
         self.high = 0;
+        self.doubt();
         (text << 24 | REPLACEMENT, length + 3, closes)
+    }
+
+    /// Readers differ in what a string is.
+    #[inline(always)]
+    fn doubt(&mut self) {
+        if self.reads >= ARGUMENT_KEY {
+            self.flags |= DOUBT;
+        }
     }
 
     /// What an escape of four digits stands for.
@@ -75,6 +90,7 @@ impl Scan {
             self.high = self.code;
             (0, 0)
         } else if half == 0xDC00 {
+            self.doubt();
             (REPLACEMENT, 3)
         } else if unit < 0x80 {
             (unit, 1)
@@ -83,6 +99,10 @@ impl Scan {
         } else {
             ((0xE0 | unit >> 12) | (0x80 | unit >> 6 & 0x3F) << 8 | (0x80 | unit & 0x3F) << 16, 3)
         };
-        if waiting == 0 { (text, length, false) } else { (text << 24 | REPLACEMENT, length + 3, false) }
+        if waiting == 0 {
+            return (text, length, false);
+        }
+        self.doubt();
+        (text << 24 | REPLACEMENT, length + 3, false)
     }
 }

@@ -1,166 +1,30 @@
 extern crate std;
 
+mod arguments;
 mod tokens;
+mod words;
 
-use std::boxed::Box;
+use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
-use std::{format, vec};
 
 use super::*;
-use crate::table::{
-    CLASSES_RESERVED, DENY, ENTRIES, Head, KEY_METHOD, KEY_NAME, KEY_PARAMS, KEY_URI, METHOD_PROMPT,
-    METHOD_RESOURCE, METHOD_TOOL, METHODS, SUBJECTS, UNDECIDED,
-};
+use crate::table::{CONDITIONAL, DENY, UNDECIDED};
+use words::Words;
 
 const DENIED: u16 = DENY | 7;
 const BROKEN: u16 = DENY | 8;
 const LONG: u16 = DENY | 9;
 /// Any, and one that is `prompts/get` alone.
 const SWITCHED_OFF: u16 = DENY | 10;
-
-/// A table of whole words: a trie, each byte a class of its own.
-struct Words {
-    head: Head,
-    next: Box<[u16; ENTRIES]>,
-    states: u16,
-}
-
-const CLASSES: u16 = 128 + CLASSES_RESERVED;
-
-impl Words {
-    fn new(words: &[(&str, u16, u16)]) -> Self {
-        let next = vec![0; ENTRIES].into_boxed_slice().try_into().unwrap();
-        let mut class_of = [CLASSES_RESERVED as u8; 256];
-        for (byte, class) in (0_u8..128).zip(CLASSES_RESERVED as u8..) {
-            class_of[byte as usize] = class;
-        }
-        let (keys, param_keys, methods) = (1, 2, 3);
-        let mut subject =
-            Subject { name: 4, uri: 5, long: [LONG; METHODS], broken: BROKEN, ..Subject::default() };
-        let mut subjects = [subject; SUBJECTS];
-        subject.any = [SWITCHED_OFF; METHODS];
-        subjects[1] = subject;
-        subjects[2] = Subject { name: 4, uri: 5, ..Subject::default() };
-        let head = Head {
-            generation: 1,
-            classes: CLASSES,
-            keys,
-            param_keys,
-            methods,
-            class_of,
-            subjects,
-            ..Head::EMPTY
-        };
-        let mut all = Self { head, next, states: 6 };
-        // In every case in real tables.
-        for (word, number) in
-            [("method", KEY_METHOD), ("METHOD", KEY_METHOD), ("params", KEY_PARAMS), ("Params", KEY_PARAMS)]
-        {
-            all.add(keys, word, number, 0);
-        }
-        for (word, number) in [("name", KEY_NAME), ("nAme", KEY_NAME), ("uri", KEY_URI)] {
-            all.add(param_keys, word, number, 0);
-        }
-        for (word, number) in
-            [("tools/call", METHOD_TOOL), ("prompts/get", METHOD_PROMPT), ("resources/read", METHOD_RESOURCE)]
-        {
-            all.add(methods, word, number, 0);
-        }
-        for (word, tool, prompt) in words {
-            all.add(4, word, *tool, *prompt);
-        }
-        all.add(5, "file:///etc/shadow", DENIED, 0);
-        all
-    }
-
-    fn add(&mut self, start: u16, word: &str, tool: u16, prompt: u16) {
-        let mut state = start;
-        for byte in word.bytes() {
-            let slot = state as usize * CLASSES as usize + self.head.class_of[byte as usize] as usize;
-            if self.next[slot] == 0 {
-                self.next[slot] = self.states;
-                self.states += 1;
-            }
-            state = self.next[slot];
-        }
-        let row = state as usize * CLASSES as usize;
-        self.next[row] = tool;
-        self.next[row + 1] = prompt;
-    }
-
-    fn view(&self) -> View<'_> {
-        View { head: &self.head, next: &self.next }
-    }
-
-    /// What is said of these writes: outcome, write and place of each. The same byte by byte and in chunks of any size.
-    fn read(&self, subject: u32, writes: &[&[u8]]) -> Vec<(u16, usize, u32)> {
-        let (by_steps, scan) = self.read_by_steps(subject, writes);
-        for size in [CHUNK_BYTES, 1, 7, 61] {
-            let (by_tokens, after) = self.read_by_tokens(subject, writes, size);
-            assert_eq!(by_tokens, by_steps, "{size}: {writes:?}");
-            assert_eq!(remembered(&after), remembered(&scan), "{size}: {writes:?}");
-        }
-        by_steps
-            .into_iter()
-            .filter(|(said, _)| said.outcome != 0)
-            .map(|(said, at)| (said.outcome, at, said.place))
-            .collect()
-    }
-
-    fn read_by_steps(&self, subject: u32, writes: &[&[u8]]) -> (Vec<(Decision, usize)>, Scan) {
-        let (view, mut scan, mut all) = (self.view(), Scan::default(), Vec::new());
-        for (number, bytes) in writes.iter().enumerate() {
-            let mut marks = Marks::NONE;
-            scan.begin(&view, view.subject(subject));
-            for (place, byte) in (0_u32..).zip(bytes.iter()) {
-                let said = scan.step(&view, view.subject(subject), &mut marks, *byte, place);
-                if said.outcome != 0 || said.is_call {
-                    all.push((said, number));
-                }
-            }
-        }
-        (all, scan)
-    }
-
-    /// As the kernel half does.
-    fn read_by_tokens(&self, subject: u32, writes: &[&[u8]], size: usize) -> (Vec<(Decision, usize)>, Scan) {
-        let (view, mut scan, mut all) = (self.view(), Scan::default(), Vec::new());
-        let subject = view.subject(subject);
-        // What was there before a chunk is no part of it.
-        let mut chunk = Chunk::default();
-        chunk.bytes().fill(b'x');
-        for (number, bytes) in writes.iter().enumerate() {
-            let (mut marks, mut place) = (Marks::NONE, 0);
-            scan.begin(&view, subject);
-            for bytes in bytes.chunks(size) {
-                chunk.bytes()[..bytes.len()].copy_from_slice(bytes);
-                let (mut at, end) = (0, bytes.len() as u32);
-                chunk.end_at(end);
-                while at < end {
-                    let (to, said) = scan.tokens(&view, subject, &mut marks, &chunk, at, place + at);
-                    assert!((at..=end).contains(&to), "{at} to {to} of {end}: {writes:?}");
-                    let said = if to > at {
-                        said
-                    } else {
-                        assert_eq!(said, SILENT);
-                        scan.step(&view, subject, &mut marks, chunk.byte(at), place + at)
-                    };
-                    at = to.max(at + 1);
-                    if said.outcome != 0 || said.is_call {
-                        all.push((said, number));
-                    }
-                }
-                place += end;
-            }
-        }
-        (all, scan)
-    }
-}
+/// Of calls of `w` and of `w2`, whose arguments decide.
+const BY_PATH: u16 = DENY | 11;
+const BY_MODE: u16 = DENY | 12;
+const UNTOLD: u16 = UNDECIDED | 13;
 
 /// What matters of what is remembered: between strings, nothing of the last one but the name's hash.
 fn remembered(scan: &Scan) -> Scan {
-    let nothing = Scan { mode: OUTSIDE, ..*scan };
+    let nothing = Scan { mode: OUTSIDE, length_units: 0, ..*scan };
     let nothing =
         Scan { reads: NOTHING, state: 0, length: 0, code: 0, stale: 0, key: 0, param: 0, ..nothing };
     // A key that is longer than all that matter is known to be none before it ends.
@@ -182,6 +46,8 @@ fn words() -> Words {
         ("read", 5, 0),
         ("", 6, 0),
         ("\u{1}", DENIED, 0),
+        ("w", CONDITIONAL | UNDECIDED, 0),
+        ("w2", CONDITIONAL | UNDECIDED | 1, 0),
     ])
 }
 
@@ -494,5 +360,5 @@ fn name_read_under_replaced_table_is_undecidable() {
 
 #[test]
 fn scan_state_is_small_and_without_padding() {
-    assert_eq!(size_of::<Scan>(), 8 + 14 + 8 + 2 + 8);
+    assert_eq!(size_of::<Scan>(), 8 + 24 + 8 + 8);
 }

@@ -2,8 +2,8 @@
 
 use super::words::{SMALL, all_letters, letters, unread_letters, unstructured};
 use super::{
-    ASKED, BATCH, Chunk, Decision, EXPECT_KEY, HASH_PRIME, HASH_START, LOCATED, MESSAGE, METHOD, Marks, NAME,
-    NAMED, NOTHING, NOWHERE, OUTSIDE, PARAMS, PLAIN, SILENT, Scan, URI,
+    ARGUMENTS, ASKED, BATCH, Chunk, Decision, EXPECT_KEY, HAS_PARAMS, HASH_PRIME, HASH_START, LOCATED,
+    MESSAGE, METHOD, Marks, NAME, NAMED, NOTHING, NOWHERE, OUTSIDE, PARAMS, PLAIN, SILENT, Scan, URI,
 };
 use crate::table::{
     KEY_METHOD, KEY_NAME, KEY_PARAMS, KEY_URI, METHOD_OTHER, METHOD_PROMPT, METHOD_RESOURCE, METHOD_TOOL,
@@ -107,7 +107,13 @@ impl Scan {
     /// Whether nothing matters here but where strings end and how deep brackets are.
     #[inline(always)]
     fn is_deep(&self) -> bool {
-        let outmost = if self.flags & PARAMS != 0 { 3 } else { 2 };
+        let outmost = if self.flags & ARGUMENTS != 0 {
+            4
+        } else if self.flags & PARAMS != 0 {
+            3
+        } else {
+            2
+        };
         // Where there is no message the level can be one below 0.
         let level = self.level();
         self.flags & (EXPECT_KEY | MESSAGE) == MESSAGE && level >= outmost
@@ -123,7 +129,7 @@ impl Scan {
     /// message, to where it is not so deep any more.
     #[inline(always)]
     fn skip(&mut self, chunk: &Chunk, mut at: u32, mut in_string: bool, is_deep: bool) -> u32 {
-        let outmost = 3 + (self.flags & BATCH) as u32;
+        let outmost = 3 + (self.flags & BATCH) as u32 + (self.flags & ARGUMENTS != 0) as u32;
         let mut depth = self.depth;
         for _ in 0..LOOKS {
             let word = chunk.word(at);
@@ -202,6 +208,12 @@ impl Scan {
             word = chunk.word(at);
         }
         if level == 2 && [word, chunk.next_word(at) << 16] == phrase::ARGUMENTS {
+            if subject.arguments != 0 {
+                self.has_arguments();
+                self.open_arguments();
+                self.depth = self.depth.wrapping_add(1);
+                return Next::End((at + 14, SILENT));
+            }
             self.param = 0;
             self.flags = flags & !EXPECT_KEY;
             self.depth = self.depth.wrapping_add(1);
@@ -278,7 +290,7 @@ impl Scan {
                     self.methods |= 1 << METHOD_TOOL;
                     (self.key, self.param) = (KEY_PARAMS as u8, 0);
                     self.depth = self.depth.wrapping_add(1);
-                    flags |= ASKED | PARAMS;
+                    flags |= ASKED | PARAMS | HAS_PARAMS | (flags & HAS_PARAMS) << 1;
                     at += 32;
                     word = chunk.word(at);
                     level = 2;
@@ -297,6 +309,10 @@ impl Scan {
             let key = chunk.word(at + 1);
             let length = letters(key);
             if length < 8 && (key >> (length << 3)) as u8 != b'"' {
+                return Next::End((at, SILENT));
+            }
+            // It may be `arguments`.
+            if length >= 8 && level == 2 && subject.arguments != 0 {
                 return Next::End((at, SILENT));
             }
             let known = key_of(key, length, level);
@@ -320,7 +336,7 @@ impl Scan {
         match word as u8 {
             b'"' => {}
             b'{' => {
-                self.open_brace();
+                self.open_brace(subject);
                 return Next::End((at + 1, SILENT));
             }
             b'[' => {

@@ -1,5 +1,7 @@
 //! What the gate says of what clients write, beside what the engine says of it.
 
+mod arguments;
+
 use super::*;
 use crate::config;
 use crate::gate::{GateCompiler, GateReader, GateSubject, GateVerdict};

@@ -130,7 +130,8 @@ fn map<const N: usize>(members: [(&str, Value); N]) -> Value {
 
 fn value(tree: &Tree) -> Value {
     match tree {
-        Tree::Null => Value::Null,
+        // (Of what is unreadable no expression is asked.)
+        Tree::Null | Tree::Unreadable => Value::Null,
         Tree::Bool(value) => Value::Bool(*value),
         Tree::Integer(number) => Value::Int(*number),
         Tree::Number(number) => Value::Float(*number),

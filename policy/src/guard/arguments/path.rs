@@ -1,6 +1,9 @@
 //! Whether a path lies below a directory, by its text alone.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use super::Truth;
 
@@ -26,6 +29,33 @@ pub(super) fn is_below(text: &str, directory: &str) -> Truth {
         (false, false) => Truth::Yes,
         _ => Truth::Unknown,
     }
+}
+
+/// Paths that are what they say, as regular expressions: from the root, relative ones; and those from the root that may not be,
+/// since every process has links there.
+pub(super) const PLAIN: [&str; 4] = [
+    r"(?-u:/|(?:/\.{0,2}[0-9A-Za-z_+=@,-][0-9A-Za-z_+=@,.-]*)+/?)",
+    r"(?-u:\.{0,2}[0-9A-Za-z_+=@,-][0-9A-Za-z_+=@,.-]*(?:/\.{0,2}[0-9A-Za-z_+=@,-][0-9A-Za-z_+=@,.-]*)*/?)",
+    "/proc/(?s:.*)",
+    "/dev/(?s:.*)",
+];
+
+static IS_PLAIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let [absolute, relative, ..] = PLAIN;
+    Regex::new(&format!("^(?:{absolute}|{relative})$")).ok()
+});
+
+/// Whether a path is what it says, by [`PLAIN`].
+pub(super) fn is_plain(text: &str) -> bool {
+    let is_odd = text.ends_with('\n') || text.starts_with("/proc/") || text.starts_with("/dev/");
+    !is_odd && IS_PLAIN.as_ref().is_some_and(|plain| plain.is_match(text))
+}
+
+/// A regular expression of the plain paths that are a directory or lie below it.
+pub(super) fn expression(directory: &str) -> String {
+    let parts = normalized(directory).unwrap_or_default();
+    let directory: String = parts.iter().map(|part| format!("/{}", regex::escape(part))).collect();
+    format!("{directory}(?:/(?s:.*))?")
 }
 
 /// A path without the scheme of a `file:` URL; `None`: what it leads to cannot be told.

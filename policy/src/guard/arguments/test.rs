@@ -63,6 +63,61 @@ impl CompiledTest {
         Truth::all(exists.into_iter().chain(not).chain([of_values()]))
     }
 
+    /// What a text is to it, by what [patterns](Self::patterns) tell of the text; `None`: they do not.
+    pub(super) fn told(&self, text: &str) -> Option<Truth> {
+        let value = Tree::Text(text.to_owned());
+        let without = Self { hosts: None, below: None, min: None, max: None, not: None, ..self.clone() };
+        let without = Self { exists: None, min_length: None, max_length: None, ..without };
+        let of_number = self.min.is_some() || self.max.is_some();
+        let of_length = self.min_length.is_some() || self.max_length.is_some();
+        let untold = self.hosts.is_some() || of_number || of_length;
+        let parts = [
+            Some(without.holds_for(&value)),
+            self.exists.map_or(Some(Truth::Yes), |exists| Some(Truth::of(exists))),
+            self.not.as_ref().map_or(Some(Truth::Yes), |not| not.told(text).map(Truth::not)),
+            self.below.as_ref().map_or(Some(Truth::Yes), |all| {
+                let below = || Truth::any(all.iter().map(|directory| path::is_below(text, directory)));
+                path::is_plain(text).then(below)
+            }),
+            if untold { None } else { Some(Truth::Yes) },
+        ];
+        if parts.contains(&Some(Truth::No)) {
+            return Some(Truth::No);
+        }
+        let told: Option<Vec<Truth>> = parts.into_iter().collect();
+        told.map(|all| Truth::all(all.into_iter()))
+    }
+
+    /// Whether [`Self::told`] tells of every text, or of every plain path.
+    pub(super) fn is_complete(&self) -> bool {
+        let of_number = self.min.is_some() || self.max.is_some();
+        let of_length = self.min_length.is_some() || self.max_length.is_some();
+        !(self.hosts.is_some() || of_number || of_length)
+            && self.not.as_ref().is_none_or(|not| not.is_complete())
+    }
+
+    /// Regular expressions of texts: those that match the same of them are the same to the test.
+    pub(super) fn patterns(&self, all: &mut Vec<String>) {
+        let escape = |text: &String| regex::escape(text);
+        // What is no text and may be one to a server: see `equal`.
+        all.extend(self.equal.iter().flatten().filter_map(|value| match value {
+            Value::String(text) => Some(escape(text)),
+            Value::Bool(_) | Value::Number(_) => {
+                Some(format!(r"\s*(?-u:(?i:{}))\s*", regex::escape(value.to_string().trim())))
+            }
+            _ => None,
+        }));
+        all.extend(self.prefix.iter().flatten().map(|text| format!("{}(?s:.*)", escape(text))));
+        all.extend(self.glob.iter().flatten().map(NameGlob::inner_expression));
+        if let Some(below) = &self.below {
+            all.extend(path::PLAIN.iter().map(|plain| (*plain).to_owned()));
+            all.extend(below.iter().map(|directory| path::expression(directory)));
+        }
+        if let Some(not) = &self.not {
+            not.patterns(all);
+        }
+    }
+
     fn asks_for_value(&self) -> bool {
         let Self { equal, prefix, glob, min, max, hosts, below, min_length, max_length, .. } = self;
         let of_text = prefix.is_some() || glob.is_some() || hosts.is_some() || below.is_some();
@@ -71,6 +126,9 @@ impl CompiledTest {
     }
 
     fn holds_for(&self, value: &Tree) -> Truth {
+        if *value == Tree::Unreadable && self.asks_for_value() {
+            return Truth::Unknown;
+        }
         let text = value.as_text();
         let of_text = |holds: &dyn Fn(&str) -> Truth| text.as_deref().map_or(Truth::Unknown, holds);
         let equal = self.equal.as_ref().map(|all| equal(value, all));

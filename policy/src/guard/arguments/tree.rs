@@ -1,12 +1,14 @@
 //! Arguments as any server may read them.
 
-use std::fmt;
+use serde_json::value::RawValue;
+use serde_json::{Number, Value};
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
+use crate::protocol::decode_str;
 
 /// Most values that one pointer may lead to.
 const MOST_VALUES: usize = 4_096;
+/// How deep a value may lie. What is deeper is not read.
+const MOST_DEPTH: usize = 128;
 
 /// A JSON value that keeps duplicate keys: one reader takes the first, another the last.
 #[derive(Debug, PartialEq)]
@@ -18,6 +20,8 @@ pub(super) enum Tree {
     Text(String),
     List(Vec<Tree>),
     Map(Vec<(String, Tree)>),
+    /// A text with half of a surrogate pair, a number beyond any double, what lies too deep: nobody can tell what a server reads.
+    Unreadable,
 }
 
 /// A pointer leads to more values than are looked at.
@@ -25,6 +29,11 @@ pub(super) enum Tree {
 pub(super) struct TooMany;
 
 impl Tree {
+    /// What a JSON text holds.
+    pub(super) fn read(json: &RawValue) -> Self {
+        Reader { json: json.get(), at: 0 }.value(0)
+    }
+
     /// The values that a pointer leads to: more than one by `*`, by duplicate keys, and by keys that differ in letter case
     /// alone, which some readers take for the same (Go's `encoding/json`).
     ///
@@ -60,11 +69,11 @@ impl Tree {
             Self::Bool(value) => Some(value.to_string()),
             Self::Integer(number) => Some(number.to_string()),
             Self::Number(number) => Some(number.to_string()),
-            Self::Null | Self::List(_) | Self::Map(_) => None,
+            Self::Null | Self::List(_) | Self::Map(_) | Self::Unreadable => None,
         }
     }
 
-    /// Whether a key stands twice in one object, or differs from another in letter case alone.
+    /// Whether a key stands twice in one object, or differs from another in letter case alone, or a value is unreadable.
     pub(super) fn is_ambiguous(&self) -> bool {
         match self {
             Self::Map(members) => {
@@ -74,6 +83,7 @@ impl Tree {
                 is_twice || members.iter().any(|(_, value)| value.is_ambiguous())
             }
             Self::List(items) => items.iter().any(Self::is_ambiguous),
+            Self::Unreadable => true,
             _ => false,
         }
     }
@@ -110,67 +120,185 @@ impl Tree {
 }
 
 /// Whether a reader may take one key for the other.
-fn is_same_key(key: &str, token: &str) -> bool {
+pub(super) fn is_same_key(key: &str, token: &str) -> bool {
     key == token || folded(key) == folded(token)
 }
 
 /// Without letter case, by simple folding: U+017F is an s, U+212A a k.
-fn folded(key: &str) -> String {
+pub(super) fn folded(key: &str) -> String {
     key.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
-impl<'de> Deserialize<'de> for Tree {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader)
+/// Reads a text that is JSON.
+struct Reader<'a> {
+    json: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn value(&mut self, depth: usize) -> Tree {
+        match self.next() {
+            Some(b'{' | b'[') if depth >= MOST_DEPTH => self.skip(),
+            Some(b'{') => self.map(depth),
+            Some(b'[') => self.list(depth),
+            Some(b'"') => {
+                let json = self.string();
+                serde_json::from_str(json).map_or(Tree::Unreadable, Tree::Text)
+            }
+            _ => scalar(self.word()),
+        }
+    }
+
+    fn map(&mut self, depth: usize) -> Tree {
+        let mut members = Vec::new();
+        self.at += 1;
+        while self.next().is_some_and(|byte| byte == b'"') {
+            let key = decode_str(self.string()).unwrap_or_default().into_owned();
+            self.pass(b':');
+            members.push((key, self.value(depth + 1)));
+            self.pass(b',');
+        }
+        self.pass(b'}');
+        Tree::Map(members)
+    }
+
+    fn list(&mut self, depth: usize) -> Tree {
+        let mut items = Vec::new();
+        self.at += 1;
+        while self.next().is_some_and(|byte| byte != b']') {
+            let before = self.at;
+            items.push(self.value(depth + 1));
+            self.pass(b',');
+            if self.at == before {
+                break;
+            }
+        }
+        self.pass(b']');
+        Tree::List(items)
+    }
+
+    /// Passes over a value that lies too deep.
+    fn skip(&mut self) -> Tree {
+        let mut open = 0_usize;
+        while let Some(byte) = self.next() {
+            match byte {
+                b'"' => {
+                    self.string();
+                    continue;
+                }
+                b'{' | b'[' => open += 1,
+                b'}' | b']' => open = open.saturating_sub(1),
+                _ => {}
+            }
+            self.at += 1;
+            if open == 0 {
+                break;
+            }
+        }
+        Tree::Unreadable
+    }
+
+    /// The next byte that is no blank.
+    fn next(&mut self) -> Option<u8> {
+        let rest = self.json.as_bytes().get(self.at..)?;
+        let blanks = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        self.at += blanks;
+        rest.get(blanks).copied()
+    }
+
+    fn pass(&mut self, expected: u8) {
+        if self.next() == Some(expected) {
+            self.at += 1;
+        }
+    }
+
+    /// A string, with its quotes.
+    fn string(&mut self) -> &'a str {
+        let start = self.at;
+        let rest = self.json.as_bytes().get(start + 1..).unwrap_or_default();
+        let mut is_escaped = false;
+        let inner = rest.iter().take_while(|byte| {
+            let closes = **byte == b'"' && !is_escaped;
+            is_escaped = **byte == b'\\' && !is_escaped;
+            !closes
+        });
+        self.at = self.json.len().min(start + 2 + inner.count());
+        self.json.get(start..self.at).unwrap_or_default()
+    }
+
+    /// A number, or a word.
+    fn word(&mut self) -> &'a str {
+        let rest = self.json.get(self.at..).unwrap_or_default();
+        let end =
+            rest.find(|c: char| c.is_ascii_whitespace() || ",:]}[{\"".contains(c)).unwrap_or(rest.len());
+        self.at += end;
+        rest.get(..end).unwrap_or_default()
     }
 }
 
-struct Reader;
-
-impl<'de> Visitor<'de> for Reader {
-    type Value = Tree;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a JSON value")
+fn scalar(word: &str) -> Tree {
+    match word {
+        "null" => Tree::Null,
+        "true" => Tree::Bool(true),
+        "false" => Tree::Bool(false),
+        number => match serde_json::from_str::<Number>(number) {
+            Ok(number) => number
+                .as_i64()
+                .map_or_else(|| number.as_f64().map_or(Tree::Unreadable, Tree::Number), Tree::Integer),
+            Err(_) => Tree::Unreadable,
+        },
     }
+}
 
-    fn visit_unit<E>(self) -> Result<Tree, E> {
-        Ok(Tree::Null)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
-        Ok(Tree::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
-        Ok(Tree::Integer(value))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
-        Ok(i64::try_from(value).map_or(Tree::Number(value as f64), Tree::Integer))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Tree, E> {
-        Ok(Tree::Number(value))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
-        Ok(Tree::Text(value.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Tree, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = sequence.next_element()? {
-            items.push(item);
+    #[test]
+    fn values_are_read_beside_those_that_cannot_be() {
+        let text = |text: &str| Tree::Text(text.to_owned());
+        let deep = format!("{}1{}", "[".repeat(300), "]".repeat(300));
+        let map = |members: Vec<(&str, Tree)>| {
+            Tree::Map(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+        };
+        for (json, expected) in [
+            ("null", Tree::Null),
+            (" [ ] ", Tree::List(Vec::new())),
+            ("{ }", map(vec![])),
+            (
+                r#"[true,false,-1,1.5,-0,18446744073709551615,"x"]"#,
+                Tree::List(vec![
+                    Tree::Bool(true),
+                    Tree::Bool(false),
+                    Tree::Integer(-1),
+                    Tree::Number(1.5),
+                    Tree::Number(-0.0),
+                    Tree::Number(18446744073709551615.0),
+                    text("x"),
+                ]),
+            ),
+            (
+                r#"{"a":"\\\"b" , "a" : [{"\u0062":"\ud83d\ude00"}]}"#,
+                map(vec![("a", text("\\\"b")), ("a", Tree::List(vec![map(vec![("b", text("\u{1f600}"))])]))]),
+            ),
+            (
+                r#"{"a":1e400,"b":"\ud800","\udc00":"x","c":"y"}"#,
+                map(vec![
+                    ("a", Tree::Unreadable),
+                    ("b", Tree::Unreadable),
+                    ("\u{fffd}", text("x")),
+                    ("c", text("y")),
+                ]),
+            ),
+        ] {
+            let json = RawValue::from_string(json.to_owned()).unwrap();
+            assert_eq!(Tree::read(&json), expected, "{json}");
         }
-        Ok(Tree::List(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
-        let mut members = Vec::new();
-        while let Some(member) = map.next_entry()? {
-            members.push(member);
-        }
-        Ok(Tree::Map(members))
+        let json = RawValue::from_string(format!(r#"{{"a":{deep},"b":"x"}}"#)).unwrap();
+        let mut found = Vec::new();
+        let tree = Tree::read(&json);
+        tree.find(&["b".to_owned()], &mut found).unwrap();
+        assert_eq!(found, [&text("x")]);
+        assert!(tree.is_ambiguous());
     }
 }

@@ -139,11 +139,19 @@ fn pointers_lead_to_every_value_that_is_meant() {
 fn arguments_that_cannot_be_read_count_against_the_call() {
     let rule = json!([{"tool": "t", "arguments": {"/a": {"equal": "x"}}}]);
     let long = format!(r#"{{"a":"y","b":"{}"}}"#, "z".repeat(256 << 10));
-    let deep = format!(r#"{{"a":"y","b":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     let many = format!(r#"{{"a":{{{}}}}}"#, vec![r#""b":1"#; 5_000].join(","));
     assert_eq!(of_rules(&rule, &long), UNKNOWN);
-    assert_eq!(of_rules(&rule, &deep), UNKNOWN);
     assert_eq!(of_rules(&rule, r#"{"a":"\ud800"}"#), UNKNOWN);
+    // What lies beside them can be.
+    for (value, expected) in [("x", YES), ("y", NO)] {
+        for other in ["\"\\ud800\"", "1e400", &deep] {
+            let arguments = format!(r#"{{"a":"{value}","b":{other}}}"#);
+            assert_eq!(of_rules(&rule, &arguments), expected, "{arguments}");
+        }
+    }
+    let beside = json!([{"tool": "t", "when": "call.arguments.a == 'x'"}]);
+    assert_eq!(of_rules(&beside, r#"{"a":"y","b":1e400}"#), UNKNOWN);
     let rule = json!([{"tool": "t", "arguments": {"/a/*": {"equal": "x"}}}]);
     assert_eq!(of_rules(&rule, &many), UNKNOWN);
 }
@@ -270,7 +278,7 @@ fn every_list_of_tools_takes_conditions() {
     }
 }
 
-/// The gate reads no arguments: it asks for the strictest and for the most lenient verdict of all of them.
+/// The gate asks for the strictest and for the most lenient verdict of all of them.
 #[test]
 fn verdict_without_arguments_bounds_that_of_any() {
     let rule = json!([{"tool": "t", "arguments": {"/a": {"equal": "x"}}}]);

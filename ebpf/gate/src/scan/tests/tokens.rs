@@ -41,7 +41,7 @@ fn batched_letters_match_single_letter_reads() {
 }
 
 /// What messages are made of, in any order.
-const FRAGMENTS: [&[u8]; 53] = [
+const FRAGMENTS: [&[u8]; 61] = [
     b"\"jsonrpc\":\"2.0\"",
     b"\"id\":",
     b"\"method\":\"tools/call\",\"params\":{",
@@ -94,6 +94,14 @@ const FRAGMENTS: [&[u8]; 53] = [
     b"delete_x",
     b"\"p\"",
     b"\"arguments\":{\"text\":\"",
+    b"\"arguments\":{",
+    b"\"Arguments\":",
+    b"\"path\":\"/etc/",
+    b"\"path\"",
+    b"\"mode\":\"x\"",
+    b"\"w\"",
+    b"\"name\":\"w2\",\"arguments\":{",
+    b"'",
     b"\"a longer text, with more than eight letters\"",
 ];
 
