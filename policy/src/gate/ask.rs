@@ -125,6 +125,8 @@ impl Asker {
         if let Some(known) = subject.tools.get(name) {
             let consequences = self.consequences(subject, Some(known.category), limit);
             if self.goes_by_arguments(subject, name, Some(known)) {
+                // Approvals of some calls are no rules, whose conditions the gate could look at.
+                let alphabet = alphabet.filter(|_| !known.approved_for_some);
                 let known = Known::Listed(known);
                 return self.by_arguments(subject, name, known, consequences, alphabet);
             }
@@ -202,7 +204,7 @@ impl Asker {
             Operation::Request { method: "tools/call", params: None },
             Operation::ToolInvoke { tool_name, arguments: None },
         ];
-        let is_lenient = conditions == Conditions::Lenient;
+        let is_lenient = matches!(conditions, Conditions::Lenient);
         let approved =
             known.filter(|known| is_lenient && known.approved_for_some).map(ToolFacts::as_approved);
         self.ask(subject, &operations, approved.as_ref().or(known), conditions, trace)

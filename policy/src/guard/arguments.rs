@@ -216,7 +216,7 @@ impl CompiledConditions {
 
     /// Tests of arguments alone.
     pub(crate) fn of_arguments(arguments: &ArgumentTests) -> Result<Self, GlobError> {
-        Ok(Self { tests: tests(arguments)?, when: None })
+        Ok(Self { tests: tests(arguments)?, when: None, source: Arc::new((arguments.clone(), None)) })
     }
 
     pub(crate) fn is_empty(&self) -> bool {

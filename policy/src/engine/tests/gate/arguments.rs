@@ -269,7 +269,7 @@ fn gate_decides_by_arguments_as_the_engine() {
         let mut dice = Dice::new(seed);
         let yaml = policy(&mut dice);
         let (mut bench, config) = engine(&mut dice, &yaml);
-        let subject = bench.engine.gate_subject(ConnectionId(1)).unwrap();
+        let subject = bench.engine.gate_subject(ConnectionId(1), Timestamp(bench.now)).unwrap();
         let other = GateSubject { server: ServerId("mail".into()), ..subject.clone() };
         let now = Timestamp(bench.now);
         let table = GateCompiler::new(&config, &inspect::DETECTOR)
