@@ -13,7 +13,7 @@
 //! | `compiler` | a policy and the connections that there are into a table, with what is remembered of the one before |
 //! | `ask` | what the guards say of each set of patterns |
 //! | `alphabet` | what the texts of arguments tell, as bits |
-//! | `choose` | what goes by arguments: conditions over these bits, and what the guards say with each set of them |
+//! | `ask::choose` | what goes by arguments: conditions over these bits, and what the guards say with each set of them |
 //! | `part` | the patterns of one kind of connection into states, the fewest that there can be |
 //! | `automaton` | those of all kinds into a table |
 //! | `history` | the rules that go by the calls before, as numbers |
@@ -22,7 +22,6 @@
 mod alphabet;
 mod ask;
 mod automaton;
-mod choose;
 mod compiler;
 mod history;
 mod part;

@@ -196,7 +196,7 @@ impl Tool {
             tool_hash: record.current.clone(),
             pinned_hash: Some(record.hash.clone()),
             approved: record.approved.clone(),
-            limited: record.limited.clone(),
+            limited: record.limited.to_vec(),
             first_seen: record.first_seen,
             // That of the pin is exact to the minute.
             last_seen: offered.map_or(record.last_seen, |offered| offered.last_seen.max(record.last_seen)),

@@ -1,7 +1,7 @@
 //! What is said of a call by its arguments: conditions over what their texts tell, and the outcome of each set of conditions
 //! that hold.
 
-use crate::table::DENY;
+use crate::outcome::DENY;
 
 /// Choices that a table has room for; a power of two.
 pub const CHOICES: usize = 256;

@@ -8,7 +8,8 @@
 
 use crate::{
     atomic::Number,
-    table::{ACROSS_JUDGED, DENY, Limit, Rules, Subject, View},
+    outcome::DENY,
+    table::{ACROSS_JUDGED, Limit, Rules, Subject, View},
 };
 
 /// Servers of one session that are told apart: as many as a word has bits.

@@ -1,6 +1,7 @@
 //! The automaton as both halves know it.
 
 use crate::choice::{CHOICES, Choice};
+use crate::outcome::OUTCOMES;
 
 /// Transitions that a table has room for: a power of two, so that an index can be masked. 512 KiB of them.
 pub const ENTRIES: usize = 1 << 18;
@@ -8,18 +9,6 @@ pub const ENTRIES: usize = 1 << 18;
 pub const SUBJECTS: usize = 1 << 10;
 /// Limits that a table has room for; a power of two. The first is none.
 pub const LIMITS: usize = 256;
-
-/// Set in an outcome: the message must not reach its server.
-pub const DENY: u16 = 1 << 15;
-/// Set in an outcome: the gate cannot tell; a setting says what that means.
-pub const UNDECIDED: u16 = 1 << 14;
-/// Set in what is said of a tool's name where the arguments of its calls decide: its number is that of a [`Choice`]. What cannot
-/// tell conditions sees an outcome that is [`UNDECIDED`].
-pub const CONDITIONAL: u16 = 1 << 13;
-/// The number of an outcome, for whoever says why. 0 alone is none: let through, and nothing to be said.
-pub const OUTCOME_NUMBERS: u16 = OUTCOMES as u16 - 1;
-/// Outcomes that a table has room for; a power of two.
-pub const OUTCOMES: usize = 1 << 12;
 
 /// A key that means nothing here is 0, as what the automaton says of everything that it does not know.
 pub const KEY_METHOD: u16 = 1;

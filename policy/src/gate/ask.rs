@@ -1,5 +1,7 @@
 //! What the guards say of names: they are asked as the engine asks them, without those that go by the calls before.
 
+mod choose;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -9,8 +11,9 @@ use mcpwarden_gate::{
 };
 use serde_json::Value;
 
+use choose::Known;
+
 use super::alphabet::Alphabet;
-use super::choose::Known;
 use super::history::limit;
 use super::{GateError, GateOutcome, GateSubject, GateVerdict, Methods};
 use crate::classify::{Classification, Classifier};

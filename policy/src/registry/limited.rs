@@ -67,7 +67,9 @@ impl Registry {
         let Some(server) = self.servers.get_mut(&key) else { return Ok(()) };
         let Some(record) = server.records.get_mut(&item) else { return Ok(()) };
         if let Some(at) = record.limited.iter().position(|known| known == approval) {
-            record.limited.remove(at);
+            let mut limited = std::mem::take(&mut record.limited).into_vec();
+            limited.remove(at);
+            record.limited = limited.into();
             server.dirty.insert(item);
         }
         self.flush(&key, &[])
@@ -78,8 +80,10 @@ impl Registry {
         let (mut ended, mut next) = (Vec::new(), None::<Timestamp>);
         for (key, server) in &mut self.servers {
             for (item, record) in server.records.iter_mut().filter(|(_, record)| !record.limited.is_empty()) {
-                let over = record.limited.extract_if(.., |known| known.limits.is_over(now));
-                let over: Vec<LimitedApproval> = over.collect();
+                let of_record = std::mem::take(&mut record.limited).into_vec().into_iter();
+                let (over, kept): (Vec<LimitedApproval>, Vec<_>) =
+                    of_record.partition(|known| known.limits.is_over(now));
+                record.limited = kept.into();
                 if !over.is_empty() {
                     server.dirty.insert(item.clone());
                 }

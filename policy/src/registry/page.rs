@@ -279,7 +279,7 @@ impl Registry {
             let pinned = self.settings.pin_on_first_use;
             let mut record = PinRecord::new(hash, pinned, offer.max_severity, turn.now);
             record.first_seen = turn.inherited.get(item).map_or(turn.now, |since| turn.now.min(*since));
-            record.version.clone_from(&turn.version);
+            record.version = turn.version.as_deref().map(Box::from);
             server.records.insert(item.clone(), record);
             server.dirty.insert(item.clone());
             self.kept.add(key.uid, usize::from(!server.is_crowded));

@@ -43,16 +43,16 @@ pub struct PinRecord {
     pub denied: Vec<Denied>,
     /// The version of the server's package, image or program that listed it last, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
+    pub version: Option<Box<str>>,
     /// Which version the hash has: [`HASH_VERSION`], or 0 of one that was made when `_meta` did not count.
     #[serde(default)]
     pub hash_version: u32,
     /// The hash without `_meta` of the definition seen last, where that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bare: Option<String>,
+    pub bare: Option<Box<str>>,
     /// Approvals of some calls, oldest first (bounded).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub limited: Vec<LimitedApproval>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub limited: Box<[LimitedApproval]>,
 }
 
 /// The version of the hashes that are made now: `_meta` counts.
@@ -163,7 +163,7 @@ impl PinRecord {
             version: None,
             hash_version: HASH_VERSION,
             bare: None,
-            limited: Vec::new(),
+            limited: Box::default(),
         }
     }
 
@@ -172,7 +172,7 @@ impl PinRecord {
         if self.version.as_deref() == Some(version) {
             return (None, false);
         }
-        (self.version.replace(version.to_owned()), true)
+        (self.version.replace(version.into()).map(String::from), true)
     }
 
     /// Has hashes of this version in place of former ones, now that a definition is seen that has this hash and had that one.
@@ -182,7 +182,7 @@ impl PinRecord {
     /// that is to be, as the first of all definitions does for the rest.
     pub(super) fn adopt(&mut self, hash: &str, former: Option<&str>) -> bool {
         let before = (self.hash_version, self.bare.as_deref() == former);
-        self.bare = former.map(str::to_owned);
+        self.bare = former.map(Box::from);
         if self.hash_version < HASH_VERSION {
             if let Some(former) = former {
                 let said = self.said.iter_mut().map(|said| &mut said.hash);
@@ -254,7 +254,16 @@ impl PinRecord {
         self.approved = Some(Approval { by: by.to_owned(), at });
         self.said.clear();
         self.denied.retain(|denied| denied.hash != hash);
-        self.limited.retain(|limited| limited.hash != hash);
+        self.keep_limited(|limited| limited.hash != hash);
+    }
+
+    /// Keeps of the limited approvals those of which this is true.
+    pub(super) fn keep_limited(&mut self, keep: impl FnMut(&LimitedApproval) -> bool) {
+        if !self.limited.is_empty() {
+            let mut limited = std::mem::take(&mut self.limited).into_vec();
+            limited.retain(keep);
+            self.limited = limited.into();
+        }
     }
 
     /// Approves calls of the definition with this hash within limits, beside what was approved so before. The same limits
@@ -264,11 +273,13 @@ impl PinRecord {
             known.hash == hash
                 && (&known.limits.arguments, known.limits.once) == (&limits.arguments, limits.once)
         };
-        self.limited.retain(|known| !known.limits.is_over(said.at) && (limits.once || !is_same(known)));
+        self.keep_limited(|known| !known.limits.is_over(said.at) && (limits.once || !is_same(known)));
         if self.limited.len() >= MAX_LIMITED {
             return false;
         }
-        self.limited.push(LimitedApproval { hash: hash.to_owned(), limits, said });
+        let mut limited = std::mem::take(&mut self.limited).into_vec();
+        limited.push(LimitedApproval { hash: hash.to_owned(), limits, said });
+        self.limited = limited.into();
         true
     }
 
@@ -288,7 +299,7 @@ impl PinRecord {
         if self.hash == hash {
             self.approved = None;
         }
-        self.limited.retain(|limited| limited.hash != hash);
+        self.keep_limited(|limited| limited.hash != hash);
         self.denied.retain(|denied| denied.hash != hash);
         if self.denied.len() >= MAX_SAID {
             self.denied.remove(0);
@@ -327,8 +338,8 @@ impl PinRecord {
         let by = self.approved.as_ref().map_or(0, |approval| approval.by.len());
         let denied =
             self.denied.iter().map(|denied| size_of::<Denied>() + denied.hash.len() + denied.said.by.len());
-        let version = self.version.as_ref().map_or(0, String::len);
-        let bare = self.bare.as_ref().map_or(0, String::len);
+        let version = self.version.as_ref().map_or(0, |version| version.len());
+        let bare = self.bare.as_ref().map_or(0, |bare| bare.len());
         let limited = |known: &LimitedApproval| {
             size_of::<LimitedApproval>() + known.hash.len() + known.limits.bytes() + known.said.by.len()
         };

@@ -24,7 +24,7 @@ fn record(hash: &str) -> PinRecord {
         version: None,
         hash_version: HASH_VERSION,
         bare: None,
-        limited: Vec::new(),
+        limited: Box::default(),
     }
 }
 

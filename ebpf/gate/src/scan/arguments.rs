@@ -8,7 +8,8 @@ use super::{
     ARGUMENTS, ASKED_TWICE, DEFERRED, DOUBT, Decision, EXPECT_KEY, HAS_ARGUMENTS, HAS_OBJECT, Marks, NOWHERE,
     SILENT, Scan,
 };
-use crate::table::{CLASS_AS_PROMPT, CONDITIONAL, DENY, KEY_ARGUMENTS, KEY_ARGUMENTS_LIKE, Subject, View};
+use crate::outcome::{CONDITIONAL, DENY};
+use crate::table::{CLASS_AS_PROMPT, KEY_ARGUMENTS, KEY_ARGUMENTS_LIKE, Subject, View};
 
 /// The unit of [`Scan::length_units`]. Bytes.
 const UNIT: u32 = 8;

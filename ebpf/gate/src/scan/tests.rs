@@ -9,7 +9,7 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use super::*;
-use crate::table::{CONDITIONAL, DENY, UNDECIDED};
+use crate::outcome::{CONDITIONAL, DENY, UNDECIDED};
 use words::Words;
 
 const DENIED: u16 = DENY | 7;

@@ -48,7 +48,7 @@ fn pin(number: u64) -> (Item, PinRecord) {
         version: None,
         hash_version: HASH_VERSION,
         bare: None,
-        limited: Vec::new(),
+        limited: Box::default(),
     };
     (Item { kind: ItemKind::Tool, name: format!("t{}", number % PINS) }, record)
 }

@@ -2,9 +2,9 @@
 
 use mcpwarden_gate::{CHOICES, CONDITIONAL, CONDITIONS, Choice, Condition, DENY, UNDECIDED};
 
-use super::alphabet::Alphabet;
-use super::ask::{Asker, Consequences};
-use super::{GateError, GateSubject, GateVerdict};
+use super::super::alphabet::Alphabet;
+use super::super::{GateError, GateSubject, GateVerdict};
+use super::{Asker, Consequences};
 use crate::guard::{Assumption, CompiledConditions, Conditions, Purpose, ToolFacts};
 
 /// A tool as far as it is known.
