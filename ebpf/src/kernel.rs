@@ -1,8 +1,11 @@
-//! Reading the kernel's structures: tasks, descriptors, inodes, Unix sockets.
+//! Reading the kernel's structures: tasks, descriptors, inodes, pipes, and in `sock` sockets.
 //!
-//! Offsets come from the running kernel's BTF ([`KernelLayout`], a read-only global), so the verifier
-//! sees constants. What has a BTF type is loaded directly; what hangs behind an untyped pointer is
-//! read with `bpf_probe_read_kernel`.
+//! Offsets come from the running kernel's BTF (`layout`, a read-only global), so the verifier sees
+//! constants. What has a BTF type is loaded directly; what hangs behind an untyped pointer is read with
+//! `bpf_probe_read_kernel`.
+
+mod layout;
+mod sock;
 
 use core::arch::asm;
 
@@ -10,113 +13,12 @@ use aya_ebpf::helpers::{
     bpf_probe_read_kernel,
     generated::{self, bpf_get_current_task_btf},
 };
-use mcpwarden_abi::{CARRIER_PACKETS, CARRIER_PTY, ChannelKey, KernelLayout, UNIX_NAME_BYTES};
+use mcpwarden_abi::{CARRIER_PACKETS, CARRIER_PTY, ChannelKey};
 
-#[unsafe(no_mangle)]
-pub static KERNEL_LAYOUT: KernelLayout = KernelLayout {
-    task_files: 0,
-    task_tgid: 0,
-    task_flags: 0,
-    task_real_parent: 0,
-    task_group_leader: 0,
-    task_children: 0,
-    task_sibling: 0,
-    task_signal: 0,
-    task_exit_code: 0,
-    task_start_boottime: 0,
-    task_mm: 0,
-    task_thread_status: 0,
-    task_real_cred: 0,
-    task_cgroups: 0,
-    cred_uid: 0,
-    css_set_dfl_cgrp: 0,
-    cgroup_kn: 0,
-    kernfs_node_id: 0,
-    signal_live: 0,
-    mm_arg_start: 0,
-    mm_arg_end: 0,
-    files_fdt: 0,
-    fdtable_max_fds: 0,
-    fdtable_fd: 0,
-    file_inode: 0,
-    file_mode: 0,
-    file_private_data: 0,
-    inode_mode: 0,
-    inode_rdev: 0,
-    inode_ino: 0,
-    inode_sb: 0,
-    inode_pipe: 0,
-    pipe_head: 0,
-    pipe_tail: 0,
-    pipe_ring_size: 0,
-    pipe_bufs: 0,
-    pipe_buffer_len: 0,
-    pipe_buffer_size: 0,
-    sb_dev: 0,
-    socket_sk: 0,
-    socket_type: 0,
-    socket_file: 0,
-    socket_alloc_inode: 0,
-    sock_family: 0,
-    sock_socket: 0,
-    sock_wmem_alloc: 0,
-    sock_net: 0,
-    sock_peer_pid: 0,
-    sock_state: 0,
-    sock_port: 0,
-    sock_peer_port: 0,
-    sock_address: 0,
-    sock_peer_address: 0,
-    sock_address6: 0,
-    sock_peer_address6: 0,
-    sock_protocol: 0,
-    sock_max_backlog: 0,
-    tcp_layer: 0,
-    tcp_acked: 0,
-    tcp_write: 0,
-    tcp_unacked: 0,
-    tcp_received: 0,
-    tcp_next: 0,
-    tcp_copied: 0,
-    unix_peer: 0,
-    unix_addr: 0,
-    unix_address_len: 0,
-    unix_address_name: 0,
-    pid_numbers: 0,
-    net_cookie: 0,
-    kiocb_file: 0,
-    kiocb_opcode: 0,
-    rw_addr: 0,
-    rw_len: 0,
-    msg_buf: 0,
-    msg_flags: 0,
-    sb_magic: 0,
-    iocb_filp: 0,
-    iocb_complete: 0,
-    msghdr_iter: 0,
-    msghdr_flags: 0,
-    msghdr_iocb: 0,
-    iter_type: 0,
-    iter_offset: 0,
-    iter_ubuf: 0,
-    iter_iov: 0,
-    iter_count: 0,
-    iter_segments: 0,
-    iter_is_ubuf: 0,
-    iter_is_iovec: 0,
-    iter_is_bvec: 0,
-    vma_flags: 0,
-};
-
-/// The offset of one field, as a constant for the verifier.
-macro_rules! offset {
-    ($field:ident) => {
-        // SAFETY: a static of this program. Volatile, so that the compiler does not fold the zero it
-        // sees here; the agent writes the real value before the load.
-        (unsafe { core::ptr::read_volatile(&raw const $crate::kernel::KERNEL_LAYOUT.$field) }) as usize
-    };
-}
-pub(crate) use offset;
+pub use layout::KERNEL_LAYOUT;
+pub(crate) use layout::offset;
+use sock::unix_peer;
+pub use sock::{is_named, key_of_sock, name_of_unix, netns_of, peer_of, sock_of, unix_pair, unread};
 
 /// What is read of an inode at once: its number, its superblock and what lies between (32 bytes from 6.1 to 6.18).
 const INODE_SPAN: usize = 48;
@@ -427,61 +329,6 @@ pub fn uncaptured(task: Ptr) -> Option<u64> {
     (worst != CHANNEL).then_some(worst)
 }
 
-/// The inode of the socket of a `struct sock`; `None` where it has none that a descriptor can name.
-#[inline(always)]
-pub fn key_of_sock(sock: Ptr) -> Option<ChannelKey> {
-    let socket: Ptr = probe(sock, offset!(sock_socket))?;
-    if socket.is_null() || probe::<Ptr>(socket, offset!(socket_file))?.is_null() {
-        return None;
-    }
-    // `struct socket_alloc { struct socket; struct inode }`: the socket is the first member.
-    key_of(socket.wrapping_add(offset!(socket_alloc_inode)))
-}
-
-/// The process (tgid) at the other end of a Unix socket (`struct sock`), as `SO_PEERCRED` has it: who listened for who accepts what
-/// it has connected to, or who has connected to what was accepted. 0 where that is not known.
-#[inline(always)]
-pub fn peer_of(sock: Ptr) -> u32 {
-    let pid: Ptr = probe(sock, offset!(sock_peer_pid)).unwrap_or(core::ptr::null());
-    if pid.is_null() {
-        return 0;
-    }
-    // `struct upid { int nr; … }`, of the root pid namespace first.
-    probe(pid, offset!(pid_numbers)).unwrap_or(0)
-}
-
-/// The cookie of the network namespace of a socket (`struct sock`); 0 where that is not known.
-#[inline(always)]
-pub fn netns_of(sock: Ptr) -> u64 {
-    let net: Ptr = probe(sock, offset!(sock_net)).unwrap_or(core::ptr::null());
-    if net.is_null() { 0 } else { probe(net, offset!(net_cookie)).unwrap_or(0) }
-}
-
-/// Whether a Unix socket (`struct sock`) is bound to a name.
-#[inline(always)]
-pub fn is_named(sock: Ptr) -> bool {
-    let address: Ptr = probe(sock, offset!(unix_addr)).unwrap_or(core::ptr::null());
-    !address.is_null()
-}
-
-/// Copies the name that a Unix socket (`struct sock`) is bound to. How long it is: 0 where there is none.
-#[inline(always)]
-pub fn name_of_unix(sock: Ptr, to: *mut [u8; UNIX_NAME_BYTES]) -> u32 {
-    /// `sun_family`, before the name.
-    const FAMILY_BYTES: u32 = 2;
-    let address: Ptr = probe(sock, offset!(unix_addr)).unwrap_or(core::ptr::null());
-    if address.is_null() {
-        return 0;
-    }
-    let length: u32 = probe(address, offset!(unix_address_len)).unwrap_or(0);
-    if length <= FAMILY_BYTES || length > FAMILY_BYTES + UNIX_NAME_BYTES as u32 {
-        return 0;
-    }
-    let length = length - FAMILY_BYTES;
-    let name = address.wrapping_add(offset!(unix_address_name) + FAMILY_BYTES as usize);
-    if copy_bytes::<113, _>(to, length as u64, name as u64) { length } else { 0 }
-}
-
 /// Copies `size` bytes, and no more than `N`, with the helper of this number: `bpf_probe_read_user` (112) or
 /// `bpf_probe_read_kernel` (113). Whether they are there.
 ///
@@ -508,46 +355,4 @@ pub fn copy_bytes<const HELPER: u32, const N: usize>(to: *mut [u8; N], size: u64
         );
     }
     failed == 0
-}
-
-/// The `struct sock` behind the file of a socket.
-#[inline(always)]
-pub fn sock_of(file: Ptr) -> Option<Ptr> {
-    let socket: Ptr = probe(file, offset!(file_private_data))?;
-    let sock: Ptr = probe(socket, offset!(socket_sk))?;
-    (!sock.is_null()).then_some(sock)
-}
-
-/// The memory that bytes occupy which a Unix socket (`struct sock`) has sent and nobody has read, as `SIOCOUTQ` tells it.
-#[inline(always)]
-pub fn unread(sock: Ptr) -> Option<u64> {
-    let memory: u32 = probe(sock, offset!(sock_wmem_alloc))?;
-    // The socket itself counts as one.
-    Some((memory as u64).saturating_sub(1))
-}
-
-/// The Unix stream socket (`struct sock`) behind a file, where it is one that is connected, and its peer.
-#[inline(always)]
-pub fn unix_pair(file: Ptr) -> Option<(Ptr, Ptr)> {
-    let mode: u16 = probe(inode_of(file)?, offset!(inode_mode))?;
-    if mode & S_IFMT != S_IFSOCK {
-        return None;
-    }
-    let socket: Ptr = probe(file, offset!(file_private_data))?;
-    let sock: Ptr = probe(socket, offset!(socket_sk))?;
-    Some((sock, unix_peer(file)?))
-}
-
-/// The peer (`struct sock`) of the Unix stream socket behind the file of a socket.
-#[inline(always)]
-fn unix_peer(file: Ptr) -> Option<Ptr> {
-    let socket: Ptr = probe(file, offset!(file_private_data))?;
-    let socket_type: u16 = probe(socket, offset!(socket_type))?;
-    let sock: Ptr = probe(socket, offset!(socket_sk))?;
-    let family: u16 = probe(sock, offset!(sock_family))?;
-    if family != AF_UNIX || socket_type != SOCK_STREAM {
-        return None;
-    }
-    let peer: Ptr = probe(sock, offset!(unix_peer))?;
-    (!peer.is_null()).then_some(peer)
 }

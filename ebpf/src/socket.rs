@@ -4,6 +4,8 @@
 //! They are channels as pipes are, of which the client's end alone is known: the inode of its socket. They end with it: a hook
 //! tells of the end of those over TCP, and the next fd scan finds that of the others.
 
+mod endpoint;
+
 use aya_ebpf::{
     bindings::{BPF_NOEXIST, bpf_sock, bpf_sock_addr},
     helpers::generated::{bpf_get_socket_cookie, bpf_probe_read_kernel},
@@ -24,6 +26,7 @@ use crate::{
     source::read,
     tables::{self, FOUND, LIFTED, SOCKETS, SOCKETS_OF},
 };
+use endpoint::unix_endpoint;
 
 /// A connection as it is put into the table, to be filled in there: the stack has no room for one.
 static FRESH: Socket = Socket {
@@ -185,33 +188,6 @@ pub extern "C" fn opens_unix(file: u64, task: u64, state: u32) -> i32 {
         report(key, socket, FLAG_LINES);
     }
     0
-}
-
-/// FNV-1a, of 64 bits; twice, from two beginnings.
-const HASH_STARTS: [u64; 2] = [0xCBF2_9CE4_8422_2325, 0x9AE1_6A3B_2F90_404F];
-const HASH_PRIME: u64 = 0x100_0000_01B3;
-
-/// Notes where a Unix socket leads, by its name. False where that has none.
-#[inline(always)]
-fn unix_endpoint(socket: *mut Socket) -> bool {
-    let [mut first, mut second] = HASH_STARTS;
-    // SAFETY: a live map value.
-    unsafe {
-        let listener = &raw const (*socket).info.listener;
-        let length = (*listener).length as usize;
-        for index in 0..UNIX_NAME_BYTES {
-            if index >= length {
-                break;
-            }
-            let byte = (*listener).name[index] as u64;
-            first = (first ^ byte).wrapping_mul(HASH_PRIME);
-            second = (second ^ byte).wrapping_mul(HASH_PRIME);
-        }
-        let endpoint = &raw mut (*socket).endpoint;
-        (*endpoint).netns_cookie = (*socket).info.connect.netns_cookie;
-        (&raw mut (*endpoint).address).cast::<[u64; 2]>().write([first, second]);
-        length != 0
-    }
 }
 
 /// A connection that is in the table, and whose inode is no channel yet: nobody looks at it.

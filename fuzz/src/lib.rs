@@ -3,6 +3,7 @@
 //! The targets in `fuzz_targets` call these under libFuzzer; `policy/tests/seeds.rs` runs the seeds through them as ordinary tests.
 
 pub mod config;
+mod connection;
 pub mod detector;
 pub mod gate;
 pub mod http;

@@ -10,6 +10,7 @@
 //! | module | job |
 //! |---|---|
 //! | `admission`, `lifecycle`, `queries` | the engine's own: room for connections, their life, what can be asked of it |
+//! | `frames` | frames, gaps and decisions of the gate: of servers, and of candidates, which are recognised here |
 //! | `exchange` | pairs requests with answers, and finds the copies that relays pass on |
 //! | `evaluator` | the guards, and what they are asked with |
 //! | `egress`, `remote` | where servers connect to; servers at addresses |
@@ -43,6 +44,7 @@ mod evaluator;
 mod exchange;
 mod fingerprint;
 mod folding;
+mod frames;
 mod heads;
 mod ids;
 mod io;
@@ -78,13 +80,12 @@ pub use question::GuardQuestion;
 use std::sync::Arc;
 
 use crate::detect::Ahead;
-use crate::event::{CaptureGap, Event, GateDecided, Trace};
-use crate::protocol::{self, Message};
+use crate::event::{CaptureGap, Event, Trace};
 use crate::redact::Redactor;
 use crate::registry::Store;
-use crate::terms::{ConnectionId, Direction, Timestamp};
+use crate::terms::{Direction, Timestamp};
 use connection::Connection;
-use connections::{Connections, Opinion};
+use connections::Connections;
 use context::Context;
 use egress::Destinations;
 use evaluator::Evaluator;
@@ -424,116 +425,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    fn gap(
-        &mut self,
-        (id, time, now): (ConnectionId, Timestamp, Timestamp),
-        gap: CaptureGap,
-        out: &mut Vec<Output>,
-    ) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        connection.totals.gap_bytes = connection.totals.gap_bytes.saturating_add(gap.bytes);
-        if connection.is_candidate() {
-            connection.keep_gap(time, gap);
-            if self.connections.has_answered_unasked(id) {
-                self.start(id, time, now, out);
-            }
-        } else {
-            self.parts(out).cx.report(id, time, gap);
-        }
-    }
-
-    /// What the gate did to a write of a connection.
-    fn gate_decided(
-        &mut self,
-        id: ConnectionId,
-        time: Timestamp,
-        decided: GateDecided,
-        out: &mut Vec<Output>,
-    ) {
-        let limits = &self.config.limits;
-        if let Some(pending) = self.connections.get_mut(id).filter(|connection| connection.is_pending()) {
-            if pending.keep_decided(time, decided.clone(), limits) {
-                return;
-            }
-            self.start(id, time, time, out);
-        }
-        self.parts(out).cx.report(id, time, decided);
-    }
-
-    fn frame(&mut self, seen: Seen<'_>, frame: &[u8], out: &mut Vec<Output>) {
-        let Some(connection) = self.connections.get_mut(seen.connection) else { return };
-        let is_candidate = connection.is_candidate();
-        if !is_candidate {
-            connection.count(seen.direction, seen.bytes);
-        }
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let parsed = protocol::parse(frame, &mut scratch);
-        let messages = parsed.as_ref().map_or(&[][..], |parsed| &parsed.messages);
-        if !is_candidate || self.is_server(seen, frame, messages, out) {
-            self.server_frame(seen, frame, parsed, out);
-        } else {
-            drop(parsed);
-        }
-        // A frame of 16 MiB that had to be mended must not be kept for ever.
-        scratch.clear();
-        scratch.shrink_to(64 * 1024);
-        self.scratch = scratch;
-    }
-
-    /// A frame of a candidate: whether it is a server, which is announced then. Else the frame is kept, or the candidate is
-    /// dropped.
-    fn is_server(
-        &mut self,
-        seen: Seen<'_>,
-        frame: &[u8],
-        messages: &[Message<'_>],
-        out: &mut Vec<Output>,
-    ) -> bool {
-        let Seen { connection: id, direction, time, now, .. } = seen;
-        let limits = &self.config.limits;
-        let opinion = self.connections.opinion(seen, messages, limits.opening_frames);
-        let Some(connection) = self.connections.get_mut(id) else { return false };
-        let is_request = direction == Direction::ClientToServer;
-        match opinion {
-            Opinion::No => {
-                self.drop_candidate(id, out);
-                return false;
-            }
-            Opinion::Open => {
-                let kept = connection.keep_frame(seen, frame, limits);
-                if kept || !connection.is_pending() {
-                    // So much was asked, and nothing of MCP's in it. What the server says never decides.
-                    if !kept && is_request && connection.is_unnamed() && !connection.adopted {
-                        self.drop_candidate(id, out);
-                    } else if !kept {
-                        self.counters.candidate_overflow += 1;
-                    }
-                    return false;
-                }
-            }
-            Opinion::Server => {
-                let waits = is_request
-                    && !connection.adopted
-                    && !connection.has_answered()
-                    && !limits.start_wait.is_zero()
-                    && connection.keep_frame(seen, frame, limits);
-                if waits {
-                    connection.asked = Some(time);
-                    let server = connection.server_id();
-                    connection.confirmed = Some(server.clone());
-                    self.timers.set(now.after(limits.start_wait), Due::Start(id));
-                    self.parts(out).cx.reporter.confirm(id, server);
-                    return false;
-                }
-            }
-        }
-        self.start(id, time, now, out);
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.count(direction, seen.bytes);
-        }
-        true
     }
 }
 

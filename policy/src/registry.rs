@@ -14,13 +14,13 @@
 //! | `page` | a page of a list into changes |
 //! | `load` | the pins of a server into memory, also those kept under a former path |
 //! | `pin`, `store` | one pin; where pins are kept |
-//! | `limited` | approvals of some calls, or for some time |
+//! | `decisions` | what operators decide: approvals, of some calls or for some time too; denials; pins that are forgotten |
 //! | `orders` | definitions that order something about other servers' tools |
 //! | `names`, `shadow` | names that are taken for one another; what that means |
 //! | `config` | settings, bounds, counters, errors |
 
 mod config;
-mod limited;
+mod decisions;
 mod load;
 mod names;
 mod orders;
@@ -35,7 +35,7 @@ pub use crate::definition::{Diff, FieldChange};
 pub use crate::terms::{ItemKind, PinKey};
 use config::Kept;
 pub use config::{ITEMS_PER_SERVER, RegistryCounters, RegistryError, RegistryLimits, RegistrySettings};
-pub use limited::EndedApproval;
+pub use decisions::EndedApproval;
 pub use page::{Change, ChangeKind, Offer, Outcome, Page};
 pub use pin::{Approval, ApprovalLimits, Denied, HASH_VERSION, LimitedApproval, PinRecord, Said};
 pub use shadow::Finding;
@@ -43,7 +43,7 @@ pub use store::{Item, MemoryStore, Store, StoreError};
 
 use crate::definition::bounded_name;
 use crate::detect::OrderedNames;
-use crate::terms::{ConnectionId, Detection, Identity, PinState, ServerId, SessionId, Timestamp};
+use crate::terms::{ConnectionId, Detection, Identity, PinState, ServerId, SessionId};
 use names::{Claim, Effort, First, Names, core_of_server};
 use shadow::Side;
 
@@ -339,96 +339,6 @@ impl Registry {
     /// counted.
     pub fn definition(&mut self, hash: &str) -> Option<String> {
         self.stored(|store| store.definition(hash)).ok().flatten()
-    }
-
-    /// Pins the definition of `item` with this hash, whatever was pinned before. Nothing is said to have changed for
-    /// it any more, on any connection.
-    ///
-    /// # Errors
-    /// It was never seen, or not with this hash, so that nobody approves what they did not look at; or the store
-    /// failed, and nothing is approved.
-    pub fn approve(
-        &mut self,
-        key: &PinKey,
-        item: &Item,
-        hash: &str,
-        by: &str,
-        at: Timestamp,
-    ) -> Result<(), RegistryError> {
-        // What is listed has a hash of this version; what was seen long ago may have another.
-        let is_listed =
-            self.connections.values().filter(|connection| connection.peer.key == *key).any(|connection| {
-                let listed = connection.lists.get(&item.kind).and_then(|list| list.items.get(&item.name));
-                listed.is_some_and(|listed| listed.hash == hash)
-            });
-        self.amend(key, item, hash, |record| {
-            record.approve(hash, is_listed, by, at);
-            Ok(())
-        })
-    }
-
-    /// Notes that the definition of `item` with this hash must not be used, on any connection, until it is approved.
-    ///
-    /// # Errors
-    /// As of [`Registry::approve`]; nothing is noted then.
-    pub fn deny(
-        &mut self,
-        key: &PinKey,
-        item: &Item,
-        hash: &str,
-        by: &str,
-        at: Timestamp,
-    ) -> Result<(), RegistryError> {
-        self.amend(key, item, hash, |record| {
-            record.deny(hash, by, at);
-            Ok(())
-        })
-    }
-
-    fn amend(
-        &mut self,
-        key: &PinKey,
-        item: &Item,
-        hash: &str,
-        change: impl FnOnce(&mut PinRecord) -> Result<(), RegistryError>,
-    ) -> Result<(), RegistryError> {
-        let (server, name) = (key.server.to_string(), item.name.clone());
-        let Some(mut record) = self.pins(key)?.remove(item) else {
-            return Err(RegistryError::Unknown { server, name });
-        };
-        if !record.knows(hash) {
-            let (hash, current) = (hash.to_owned(), record.current);
-            return Err(RegistryError::OtherHash { server, name, hash, current });
-        }
-        change(&mut record)?;
-        let update = [(item.clone(), record)];
-        self.stored(|store| store.put(key, &update, &[]))?;
-        if let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) {
-            server.records.extend(update);
-            server.dirty.remove(item);
-        }
-        self.refresh(key);
-        Ok(())
-    }
-
-    /// Forgets the pins of these items, or with none named of all that the server has, and returns how many. The next
-    /// list that it sends is first use again.
-    ///
-    /// # Errors
-    /// The store failed, and nothing is forgotten.
-    pub fn reset(&mut self, key: &PinKey, items: &[Item]) -> Result<usize, StoreError> {
-        let mut pins = self.pins(key)?;
-        pins.retain(|item, _| items.is_empty() || items.contains(item));
-        let pins: Vec<Item> = pins.into_keys().collect();
-        self.stored(|store| store.remove(key, &pins))?;
-        if let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) {
-            for item in &pins {
-                self.kept.remove(key.uid, usize::from(server.records.remove(item).is_some()));
-                server.dirty.remove(item);
-            }
-        }
-        self.refresh(key);
-        Ok(pins.len())
     }
 
     /// What happened so far.

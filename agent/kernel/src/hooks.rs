@@ -1,11 +1,14 @@
 //! The hooks: which there are on this kernel, and how each is attached.
 
+mod scan;
+mod way;
+
 use std::{fs::File, path::Path};
 
 use aya::{
     Ebpf,
     programs::{
-        BtfTracePoint, CgroupAttachMode, CgroupSock, CgroupSockAddr, FEntry, FExit, Iter, Lsm, Program,
+        BtfTracePoint, CgroupAttachMode, CgroupSock, CgroupSockAddr, FEntry, FExit, Lsm, Program,
         ProgramError, TracePoint, links::FdLink,
     },
 };
@@ -17,6 +20,8 @@ use super::{
     modify_return::OFFERED,
     object::{Link, Object},
 };
+pub use scan::{Scan, load_scan};
+pub use way::Way;
 
 /// The hooks of a backend on this kernel.
 #[derive(Debug)]
@@ -116,41 +121,6 @@ pub fn trampolines(btf: &Btf) -> Result<Hooks, String> {
     let hooks = wanted.into_iter().map(|(program, function)| Hook::Exit { program, function }).collect();
     let programs = ["io_uring_spliced", "io_uring_spliced_cqe"];
     Ok(with_io_uring(hooks, btf, programs, "what clients splice through io_uring shows as gaps"))
-}
-
-/// How the gate is asked before something is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// As one of the kernel's security modules, in whatever it does.
-    Lsm,
-    /// In the place of the functions that ask them: see [`super::modify_return`].
-    ModifyReturn,
-}
-
-impl Way {
-    /// Its name in events, in `doctor` and in the documentation.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lsm => "lsm",
-            Self::ModifyReturn => "fmod_ret",
-        }
-    }
-
-    /// The one of these hooks, if one of them asks.
-    pub fn of(hooks: &[Hook]) -> Option<Self> {
-        hooks.iter().find_map(|hook| match hook {
-            Hook::Lsm { .. } => Some(Self::Lsm),
-            Hook::ModifyReturn { .. } => Some(Self::ModifyReturn),
-            _ => None,
-        })
-    }
-
-    fn hooks(self) -> [Hook; 2] {
-        OFFERED.map(|(program, function)| match self {
-            Self::Lsm => Hook::Lsm { program },
-            Self::ModifyReturn => Hook::ModifyReturn { program, function },
-        })
-    }
 }
 
 /// The gate: what asks whether something may be written, and what tells when it was; or which function this kernel does
@@ -472,46 +442,6 @@ pub fn detach_all(ebpf: &mut Object, hooks: &[Hook]) {
             _ => false,
         };
     }
-}
-
-/// An iterator over all descriptors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scan {
-    /// Who holds channels.
-    Holders,
-    /// Servers over stdio that already run.
-    Stdio,
-    /// Connections of sockets that are open already.
-    Sockets,
-}
-
-impl Scan {
-    /// Name of the program.
-    pub fn program(self) -> &'static str {
-        match self {
-            Self::Holders => "fd_scan",
-            Self::Stdio => "stdio_scan",
-            Self::Sockets => "socket_scan",
-        }
-    }
-
-    /// What it hangs on, for people.
-    pub fn place(self) -> &'static str {
-        match self {
-            Self::Holders => "iter/task_file",
-            Self::Stdio => "iter/task_file (stdio)",
-            Self::Sockets => "iter/task_file (sockets)",
-        }
-    }
-}
-
-/// Loads an iterator over all descriptors.
-pub fn load_scan(ebpf: &mut Ebpf, btf: &aya::Btf, scan: Scan) -> Result<(), KernelError> {
-    program::<Iter>(ebpf, scan.program())?.load("task_file", btf).map_err(|error| KernelError::Hook {
-        action: "load",
-        hook: scan.place().into(),
-        reason: brief(&error),
-    })
 }
 
 #[cfg(test)]

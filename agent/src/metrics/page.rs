@@ -7,7 +7,7 @@ use prometheus::{
     proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType},
 };
 
-use super::table::{self, Source, TABLE};
+use super::table::{self, Source, all};
 use crate::loss::WATCHED;
 
 /// One number with labels.
@@ -44,7 +44,7 @@ pub struct Snapshot {
 pub fn text(snapshot: &Snapshot, observed: Vec<MetricFamily>) -> prometheus::Result<String> {
     let mut observed: HashMap<String, MetricFamily> =
         observed.into_iter().map(|family| (family.name().to_owned(), family)).collect();
-    let families = TABLE.iter().filter_map(|metric| match metric.source {
+    let families = all().filter_map(|metric| match metric.source {
         Source::Events(_) | Source::Seconds(_) => observed.remove(metric.name),
         _ => family(metric, snapshot),
     });

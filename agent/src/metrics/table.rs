@@ -7,7 +7,7 @@ mod entries;
 
 use prometheus::proto::MetricType;
 
-pub use entries::TABLE;
+pub use entries::all;
 
 /// One metric.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Metric {
 
 /// The metric of this name. It is there: names are those of this module.
 pub fn of(name: &str) -> &'static Metric {
-    TABLE.iter().find(|metric| metric.name == name).unwrap_or(&NONE)
+    all().find(|metric| metric.name == name).unwrap_or(&NONE)
 }
 
 static NONE: Metric = Metric { name: "mcpwarden_unknown", help: "None.", source: Source::Gauge(&[]) };

@@ -1,6 +1,11 @@
 //! One readable line an event.
 //!
-//! Names and texts come from strangers: nothing of theirs reaches the terminal unescaped.
+//! Names and texts come from strangers: nothing of theirs reaches the terminal unescaped. What takes more than a few words is in
+//! `agent`, `server` and `network`, by what the event is about.
+
+mod agent;
+mod network;
+mod server;
 
 use std::fmt::Write as _;
 
@@ -8,15 +13,14 @@ use anstyle::{AnsiColor, Style};
 use mcpwarden_policy::{
     Event, EventBody,
     event::{
-        Action, CallsBlocked, CallsUnblocked, Connecting, CutReason, Decided, GuardModified, GuardRecovered,
-        SinkRecovered, Table,
+        Action, CallsBlocked, CallsUnblocked, Decided, GuardModified, GuardRecovered, SinkRecovered, Table,
     },
     registry::Diff,
 };
 
 use crate::{
     mark,
-    words::{clean, value, way, who, word},
+    words::{clean, value, way, word},
 };
 
 /// How a line is written.
@@ -70,40 +74,12 @@ fn what(event: &Event, line: &mut Line) {
 
 fn body(event: &Event, line: &mut Line) {
     match &event.body {
-        EventBody::AgentStarted(started) => {
-            line.plain(&format!(
-                "  mcpwarden {} watches this host (kernel {}, {} backend, {} servers already running)",
-                started.version, started.kernel, started.backend, started.servers_adopted
-            ));
-            for blind_spot in &started.blind_spots {
-                line.plain(&format!("; {}", clean(blind_spot)));
-            }
-            if let Some(left) = &started.taken_over {
-                let fate = if left.resumed { "go on" } else { "ran until now" };
-                line.plain(&format!(
-                    "; {} programs of the agent before {fate}, {} records of theirs ({} bytes of streams) nobody read",
-                    left.programs, left.unread_records, left.unread_bytes
-                ));
-            }
-        }
-        EventBody::ConfigReloaded(reloaded) => {
-            line.plain(&format!("  {} counts ({})", clean(&reloaded.path), clean(&reloaded.reason)));
-            if !reloaded.needs_restart.is_empty() {
-                let keys = reloaded.needs_restart.join(", ");
-                line.plain(&format!("; after a restart only: {}", clean(&keys)));
-            }
-        }
+        EventBody::AgentStarted(started) => agent::started(started, line),
+        EventBody::ConfigReloaded(reloaded) => agent::reloaded(reloaded, line),
         EventBody::ConfigRefused(refused) => {
             line.plain(&format!("  the previous configuration stays in force: {}", clean(&refused.error)));
         }
-        EventBody::AgentStopped(stopped) => {
-            line.plain(&format!("  stopped: {}", clean(&stopped.reason)));
-            for name in ["servers", "calls", "messages", "gap_bytes"] {
-                if let Some(value) = stopped.counters.get(name) {
-                    line.dim(&format!("  {name} {value}"));
-                }
-            }
-        }
+        EventBody::AgentStopped(stopped) => agent::stopped(stopped, line),
         EventBody::StoreFailing(failing) => line.plain(&format!("  {}", clean(&failing.reason))),
         EventBody::SinkFailing(failing) => {
             line.plain(&format!("  {} takes no events: {}", clean(&failing.sink), clean(&failing.reason)));
@@ -121,71 +97,20 @@ fn body(event: &Event, line: &mut Line) {
         EventBody::StoreRecovered(recovered) => {
             line.plain(&format!("  events are stored again; {} were not", recovered.events_lost));
         }
-        EventBody::StoreReplaced(replaced) => {
-            line.plain(&format!("  {} was damaged: {}", clean(&replaced.path), clean(&replaced.reason)));
-            line.plain(&format!("  it is {} now", clean(&replaced.set_aside)));
-            if let Some(pins) = replaced.pins_restored {
-                line.plain(&format!(", {pins} pins were restored"));
-            }
-        }
+        EventBody::StoreReplaced(replaced) => agent::store_replaced(replaced, line),
         EventBody::ClockStep(step) => line.plain(&format!(
             "  the wall clock was set {} ms {}; timeouts and rates follow the clock since boot",
             step.step_ms.unsigned_abs(),
             if step.step_ms < 0 { "back" } else { "forward" },
         )),
-        EventBody::StoreReadersCut(cut) => {
-            line.plain(match cut.reason {
-                CutReason::Locked => "  a reader of the database held the lock of the writer",
-                CutReason::LogTooLarge => "  a reader of the database kept a transaction open",
-            });
-            if let Some(pid) = cut.pid {
-                line.plain(&format!(" (pid {pid})"));
-            }
-            line.plain(": all readers were cut off");
-            if cut.closed_seconds > 0 {
-                line.plain(&format!(", and only root can read for {} s", cut.closed_seconds));
-            }
-        }
+        EventBody::StoreReadersCut(cut) => agent::readers_cut(cut, line),
         EventBody::StoreTrimmed(trimmed) => {
             let whose = trimmed.uid.map_or_else(|| "the agent".to_owned(), |uid| format!("user {uid}"));
             line.plain(&format!("  the {} oldest events of {whose} were removed", trimmed.events));
         }
-        EventBody::AgentLoss(loss) => {
-            line.plain(&format!("  {} {}: {}", loss.count, clean(&loss.counter), clean(&loss.meaning)));
-            if let Some(uid) = loss.uid {
-                line.plain(&format!("  user {uid}"));
-            }
-        }
-        EventBody::ServerStarted(started) => {
-            if let Some(pid) = started.pid {
-                line.plain(&format!("  pid {pid}"));
-            }
-            if let Some(client) = &started.client {
-                let program = client.executable.as_deref().or(client.argv.first().map(String::as_str));
-                let name = program.map_or("?", |path| path.rsplit('/').next().unwrap_or(path));
-                line.plain(&format!("  for {} ({})", clean(name), client.pid));
-            }
-            line.dim(&format!("  {}", clean(&started.argv.join(" "))));
-            if let Some(declared) = &started.mistaken_for {
-                line.plain(&format!("  (not the declared {}: it is another program)", clean(&declared.0)));
-            }
-            if started.adopted {
-                line.dim("  (ran before)");
-            }
-        }
-        EventBody::ServerInitialized(ready) => {
-            let text = |field: &Option<String>| clean(field.as_deref().unwrap_or("?"));
-            line.plain(&format!(
-                "  {} {} for {}, protocol {}",
-                text(&ready.server_name),
-                text(&ready.server_version),
-                text(&ready.client_name),
-                text(&ready.protocol_version)
-            ));
-            if let Some(instructions) = &ready.instructions {
-                line.dim(&format!("  {}", clean(instructions)));
-            }
-        }
+        EventBody::AgentLoss(loss) => agent::loss(loss, line),
+        EventBody::ServerStarted(started) => server::started(started, line),
+        EventBody::ServerInitialized(ready) => server::initialized(ready, line),
         EventBody::ToolSeen(tool) => {
             line.plain(&format!("  {}", clean(&tool.tool_name)));
             if let Some(description) = &tool.description {
@@ -321,15 +246,7 @@ fn body(event: &Event, line: &mut Line) {
             line.plain(&format!("  {} unanswered for {seconds:.1} s", clean(what)));
             line.dim(&format!("  id {}", clean(&late.jsonrpc_id.to_string())));
         }
-        EventBody::ServerExecuted(executed) => {
-            let program = executed.executable.as_deref().unwrap_or("?");
-            let serves = if executed.serves { "" } else { ", beside the process that serves" };
-            line.plain(&format!("  pid {} runs {}{serves}", executed.pid, clean(program)));
-            if let Some(declared) = &executed.mistaken_for {
-                line.plain(&format!(" (not the declared {} any more)", clean(&declared.0)));
-            }
-            line.dim(&format!("  {}", clean(&executed.argv.join(" "))));
-        }
+        EventBody::ServerExecuted(executed) => server::executed(executed, line),
         EventBody::ServerPreloaded(preloaded) => {
             line.plain(&format!(
                 "  pid {} by {}",
@@ -376,42 +293,13 @@ fn body(event: &Event, line: &mut Line) {
             ));
             line.dim(&format!("  {} bytes", message.bytes));
         }
-        EventBody::ServerExited(exited) => {
-            if let Some(pid) = exited.pid {
-                line.plain(&format!("  pid {pid}"));
-            }
-            if let Some(code) = exited.exit_code {
-                line.plain(&format!("  code {code}"));
-            }
-            if let Some(signal) = exited.signal {
-                line.plain(&format!("  signal {signal}"));
-            }
-            line.dim(&format!("  {} calls in {:.1} s", exited.calls, exited.duration_ns as f64 / 1e9));
-            if exited.unanswered > 0 {
-                line.plain(&format!("  {} requests unanswered", exited.unanswered));
-            }
-            if exited.junk_bytes > 0 {
-                line.plain(&format!("  {} bytes that were no message", exited.junk_bytes));
-            }
-        }
-        EventBody::NetworkConnection(connection) => connecting(&connection.connecting, line),
-        EventBody::NetworkClosed(closed) => {
-            line.plain(&format!("  {} connections to {}", closed.closed, closed.remote_addr));
-            if closed.left > 0 {
-                line.plain(&format!("  {} could not be closed", closed.left));
-            }
-        }
+        EventBody::ServerExited(exited) => server::exited(exited, line),
+        EventBody::NetworkConnection(connection) => network::connecting(&connection.connecting, line),
+        EventBody::NetworkClosed(closed) => network::closed(closed, line),
         EventBody::ServerUncaptured(found) => {
             line.plain(&format!("  process {}: {}", found.pid, clean(&found.reason)));
         }
-        EventBody::NetworkUninspected(found) => {
-            line.plain(&format!(
-                "  {} is not inspected: {}",
-                clean(&found.remote_addr),
-                clean(&found.reason)
-            ));
-            line.plain(&format!("  client {}", found.pid));
-        }
+        EventBody::NetworkUninspected(found) => network::uninspected(found, line),
         EventBody::RequestRefused(refused) => {
             line.plain(&format!("  with status {}", refused.status));
             if refused.status == 401 {
@@ -426,35 +314,15 @@ fn body(event: &Event, line: &mut Line) {
             line.plain(&format!("  {} shows another certificate", clean(&mismatch.url)));
             line.plain(&format!("  expected {}, found {}", mismatch.expected, mismatch.found));
         }
-        EventBody::ServerDenied(denied) => {
-            line.plain(&format!("  {}  {}", denied.remote_addr, clean(&denied.reason)));
-            if let Some(obstacle) = &denied.obstacle {
-                line.plain(&format!("; its address is not: {}", clean(obstacle)));
-            } else if !denied.enforced {
-                line.plain("; connections are only observed (enforcement.network)");
-            }
-        }
+        EventBody::ServerDenied(denied) => network::denied(denied, line),
         EventBody::NetworkBlocked(blocked) | EventBody::CallsBlocked(CallsBlocked(blocked)) => {
-            line.plain(&format!(
-                "  {} by {}",
-                clean(&blocked.target),
-                who(blocked.uid, blocked.user.as_ref())
-            ));
-            if let Some(until) = blocked.until {
-                line.plain(&format!(" until {until}"));
-            }
-            if let Some(reason) = &blocked.reason {
-                line.plain(&format!("  {}", clean(reason)));
-            }
+            network::blocked(blocked, line)
         }
         EventBody::NetworkUnblocked(unblocked) | EventBody::CallsUnblocked(CallsUnblocked(unblocked)) => {
-            line.plain(&format!("  {} {}", clean(&unblocked.target), word(&unblocked.reason)));
-            if let Some(uid) = unblocked.uid {
-                line.plain(&format!(" by {}", who(uid, unblocked.user.as_ref())));
-            }
+            network::unblocked(unblocked, line)
         }
         EventBody::ServerEgress(egress) => {
-            connecting(&egress.connecting, line);
+            network::connecting(&egress.connecting, line);
             if egress.first_seen {
                 line.dim("  for the first time");
             }
@@ -493,25 +361,6 @@ fn fields(diff: &Diff, line: &mut Line) {
             line.dim(&format!(" {:?}", clean(new)));
         }
     }
-}
-
-/// Where somebody connects to, who, and why that is denied.
-fn connecting(connecting: &Connecting, line: &mut Line) {
-    line.plain(&format!("  {}", clean(&connecting.remote_addr)));
-    if let Some(name) = &connecting.remote_name {
-        line.plain(&format!(" ({})", clean(name)));
-    }
-    if connecting.action == Action::Block && !connecting.enforced {
-        line.plain("  not enforced");
-    }
-    if connecting.adopted {
-        line.plain("  open before the agent");
-    }
-    if let Some(reason) = &connecting.reason {
-        line.plain(&format!("  {}", clean(reason)));
-    }
-    let program = clean(connecting.executable.as_deref().unwrap_or("?"));
-    line.dim(&format!("  {program} ({})", connecting.pid));
 }
 
 impl Line {

@@ -1,5 +1,7 @@
 //! One field after the other: all forms of its text, all hits, the worst of them as detections.
 
+mod joined;
+
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -7,7 +9,8 @@ use mcpwarden_terms::{Detection, Form, escape_pointer};
 
 use super::decode;
 use super::evidence::{Masking, evidence};
-use super::fold::{Folded, Folding, fold};
+use super::fold::{Folded, Folding};
+use super::inspection::{Bounds, Inspection, MAX_DETECTIONS};
 use super::learned::{Finished, Scorer};
 use super::names::{ToolNames, words};
 use super::probe::{Hit, Matcher, Work};
@@ -16,12 +19,9 @@ use super::segment::segments;
 use super::severity::severity_of;
 use super::structure::Structure;
 use super::view::View;
-use super::walk::Path;
 use super::window;
-use super::{Bounds, Inspection};
+pub(super) use joined::Joined;
 
-/// Most detections of one message.
-pub(super) const MAX_DETECTIONS: usize = 64;
 /// Most matches of one detection.
 const MAX_MATCHES: usize = 8;
 /// How many encodings one inside the other are undone.
@@ -32,8 +32,6 @@ const HIDDEN_BONUS: u32 = 50;
 const SENTENCE_WORDS: usize = 5;
 /// And so is one with so many blanks, which names of any length do not have.
 const SENTENCE_BLANKS: usize = 3;
-/// Most bytes of neighbouring texts that are read as one: an enum may have 10,000 members.
-const JOINED_BYTES: usize = 1 << 20;
 /// How much of a key and of its value is read together. Bytes.
 const MAX_ASSIGNED: usize = 4_096;
 /// Longest name that is read as words. Bytes.
@@ -443,60 +441,4 @@ fn without(mut pointer: String, text: &str, places: &[Range<usize>]) -> String {
         pointer = pointer.replace(&*escape_pointer(secret), "…");
     }
     pointer
-}
-
-/// The texts of a definition's parameters, one after the other: a sentence may run over several.
-#[derive(Default)]
-pub(super) struct Joined {
-    text: String,
-    pieces: usize,
-    /// Whether there was no room for one.
-    exceeded: bool,
-    /// Whether members of lists are among them, which are values.
-    has_members: bool,
-}
-
-impl Joined {
-    /// Adds the text at `path`, if it is a parameter's.
-    pub(super) fn push(&mut self, path: &Path<'_>, text: &str) {
-        let telling = path.in_array() || path.keys().next().is_some_and(|key| key == "description");
-        let is_parameter = || path.keys().any(|key| key == "properties");
-        if !telling || !is_parameter() {
-            return;
-        }
-        if self.text.len() + text.len() >= JOINED_BYTES {
-            self.exceeded = true;
-            return;
-        }
-        self.text.push_str(text);
-        self.text.push(' ');
-        self.pieces += 1;
-        self.has_members |= path.in_array();
-    }
-
-    /// Inspects the texts as one. What one of them has by itself is not said again.
-    pub(super) fn inspect(&self, inspector: &mut Inspector, matcher: &Matcher) {
-        inspector.work.budget.exceeded |= self.exceeded;
-        if self.pieces < 2 {
-            return;
-        }
-        let mut drafts = Vec::new();
-        let mut view = View::raw(&self.text);
-        view.form = Form::Joined;
-        let (normal, _) = fold(&view, &mut inspector.work.budget);
-        let view = normal.unwrap_or(view);
-        if !self.has_members {
-            inspector.enter(true, false);
-            inspector.score(matcher, &view, &self.text, &|| "/inputSchema/properties".to_owned());
-        }
-        inspector.scan(matcher, &view, &view.whole(), Vec::new(), &mut drafts);
-        drafts.retain(|draft| {
-            let id = &matcher.probes[usize::from(draft.rule)].rule.id;
-            !inspector
-                .detections
-                .iter()
-                .any(|found| found.pattern == *id && Some(found.severity) >= severity_of(draft.score))
-        });
-        inspector.keep(matcher, &self.text, drafts, || "/inputSchema/properties".to_owned());
-    }
 }

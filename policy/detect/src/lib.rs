@@ -15,6 +15,7 @@
 //! | `probe` | a text in, hits out |
 //! | `sentence`, `window` | hits of two sentences added up |
 //! | `severity` | the severity of a score |
+//! | `config`, `inspection` | what is looked for besides the rules; what was found, and which bounds were reached |
 //! | `apps` | user interfaces, as what they are |
 //! | `schema` | what a text of a definition is for: an icon, a header, a value |
 //! | `budget` | how much of this one message may take |
@@ -27,6 +28,7 @@ mod ahead;
 mod apps;
 mod budget;
 mod cache;
+mod config;
 mod decode;
 mod evidence;
 mod finder;
@@ -34,6 +36,7 @@ mod fold;
 mod harmless;
 mod index;
 mod inspect;
+mod inspection;
 pub mod learned;
 mod names;
 mod orders;
@@ -53,16 +56,14 @@ mod view;
 mod walk;
 mod window;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 pub use ahead::{Ahead, INSTRUCTIONS, Reader, Way};
 pub use cache::{DefinitionCache, Known};
+pub use config::{CustomPattern, DetectConfig, ScorerModel, ServerPatterns};
 pub use fold::folded;
 pub use harmless::Harmless;
+pub use inspection::{Bounds, Inspection};
 pub use names::ToolNames;
 pub use orders::{OrderedNames, digest, order_about};
 pub use pattern::{GAP_BYTES, SHORT_GAP_BYTES};
@@ -74,10 +75,9 @@ pub use structure::Structure;
 use mcpwarden_protocol::definition::VARYING;
 use mcpwarden_protocol::message::meta::META;
 use mcpwarden_terms::glob::NameGlob;
-use mcpwarden_terms::{Category, Detection, Severity};
 
 use evidence::Masking;
-use inspect::{Inspector, Joined, MAX_DETECTIONS};
+use inspect::{Inspector, Joined};
 use learned::{Context, Document, Explained, Finished, Model, Scorer, Subject};
 use probe::Matcher;
 use signs::Signs;
@@ -86,115 +86,6 @@ use walk::{Leaf, walk};
 
 /// Longest name that the protocol allows (revision 2025-11-25: 1 to 128 characters), and the last provider takes. Bytes.
 const MAX_NAME: usize = 128;
-
-/// What is looked for besides the built-in rules, and what is not.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct DetectConfig {
-    /// Categories that are switched off.
-    pub disabled: BTreeSet<Category>,
-    /// Patterns of the user's own.
-    pub custom_patterns: Vec<CustomPattern>,
-    /// Patterns for the tools of some servers. The first entry that names a server is the one for it.
-    pub of_servers: Vec<ServerPatterns>,
-    /// Which model scores texts.
-    #[serde(skip)]
-    pub scorer: ScorerModel,
-}
-
-/// The model of the learned scorer.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum ScorerModel {
-    /// The one that comes with the program.
-    #[default]
-    BuiltIn,
-    /// Another one.
-    Given(Arc<Model>),
-    /// None: rules alone decide.
-    Off,
-}
-
-/// Patterns of the user's own for the definitions of tools of some servers, and for nothing else.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ServerPatterns {
-    /// Globs on the servers' ids.
-    pub servers: Vec<String>,
-    /// Whether they tell capitals from small letters.
-    pub case_sensitive: bool,
-    /// The patterns.
-    pub patterns: Vec<CustomPattern>,
-}
-
-/// A pattern of the user's own: a regular expression of the crate `regex`, without regard to case, on every text of
-/// definitions, results and arguments.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CustomPattern {
-    /// Its name, which is the `pattern` of its detections.
-    pub name: String,
-    /// The expression. `…` stands for the rest of a sentence, and a blank for any white space.
-    pub pattern: String,
-    /// How bad a match is.
-    pub severity: Severity,
-    /// What it is for.
-    #[serde(default)]
-    pub description: String,
-}
-
-/// What was found in one message, and what was not looked at.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Inspection {
-    /// What was found, field by field, the worst of a field first (bounded).
-    pub detections: Vec<Detection>,
-    /// Bounds that were reached.
-    pub bounds: Bounds,
-}
-
-impl Inspection {
-    /// The severity of the worst detection.
-    pub fn max_severity(&self) -> Option<Severity> {
-        self.detections.iter().map(|detection| detection.severity).max()
-    }
-
-    /// Adds what else was found in the same message, the worst first, with the bounds of one inspection.
-    fn add(&mut self, more: Self) {
-        self.detections.extend(more.detections);
-        self.detections.sort_by_key(|found| std::cmp::Reverse(found.score));
-        let beyond = self.detections.len().saturating_sub(MAX_DETECTIONS);
-        self.detections.truncate(MAX_DETECTIONS);
-        self.bounds.add(more.bounds);
-        self.bounds.detections_dropped += beyond as u64;
-    }
-}
-
-/// Bounds that an inspection reached, for the counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Bounds {
-    /// Detections beyond the most that one message may have.
-    pub detections_dropped: u64,
-    /// Matches beyond the most that one detection may have.
-    pub matches_dropped: u64,
-    /// 1 where there was more suspicious text than is looked at; a detection says so as well.
-    pub budget_exceeded: u64,
-    /// 1 where there were more keys than are compared.
-    pub keys_dropped: u64,
-}
-
-impl Bounds {
-    /// Adds the bounds that another inspection of the same message has reached.
-    pub fn add(&mut self, more: Self) {
-        self.detections_dropped += more.detections_dropped;
-        self.matches_dropped += more.matches_dropped;
-        self.budget_exceeded |= more.budget_exceeded;
-        self.keys_dropped |= more.keys_dropped;
-    }
-
-    /// All of them together.
-    pub fn total(&self) -> u64 {
-        self.detections_dropped + self.matches_dropped + self.budget_exceeded + self.keys_dropped
-    }
-}
 
 /// The rules, compiled. Making one takes tens of milliseconds; using one takes no lock and no memory that stays.
 #[derive(Debug)]

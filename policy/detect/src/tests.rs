@@ -13,7 +13,7 @@ mod texts;
 mod together;
 
 use mcpwarden_protocol::definition::json_digest;
-use mcpwarden_terms::Form;
+use mcpwarden_terms::{Category, Detection, Form, Severity};
 use serde_json::{Value, json};
 
 use super::*;

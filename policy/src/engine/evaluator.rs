@@ -5,6 +5,7 @@
 mod answers;
 mod approvals;
 mod decisions;
+mod definitions;
 mod external;
 mod held;
 mod inputs;

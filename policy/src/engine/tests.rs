@@ -28,6 +28,7 @@ mod relays;
 mod remote;
 mod request_state;
 mod rounds;
+mod shadows;
 mod speakers;
 mod stopped;
 mod subjects;
@@ -38,6 +39,7 @@ mod traces;
 mod turns;
 mod unlisted;
 mod upgrades;
+mod violations;
 mod wishes;
 
 use std::sync::Arc;
@@ -51,7 +53,7 @@ use crate::event::{
     Connecting, EventBody, GapCause, GateAction, GateDecided, ServerType, ServerVersionChanged,
 };
 use crate::guards::SessionRule;
-use crate::terms::{ServerId, SessionId};
+use crate::terms::{ConnectionId, ServerId, SessionId};
 
 /// One millisecond, the unit of time in these tests.
 pub(super) const MS: u64 = 1_000_000;

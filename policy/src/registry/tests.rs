@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::terms::Severity;
+use crate::terms::{Severity, Timestamp};
 
 /// A store that outlives its registry, and fails when told to.
 #[derive(Clone, Debug, Default)]

@@ -1,14 +1,17 @@
 //! Identity of what a server tells the model: tool definitions, prompts, resource templates, instructions.
 
-use std::borrow::Cow;
-use std::fmt::{self, Write as _};
+mod strict;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use serde::de::DeserializeSeed as _;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::message::meta::META;
 use crate::message::{all_members, may_have, without};
+use strict::Strict;
 
 /// Keys of `_meta` that no hash covers: they belong to the message that a definition came with, and are others in the next.
 pub const VARYING: [&str; 10] = [
@@ -166,104 +169,6 @@ pub fn push_hex(bytes: &[u8], out: &mut String) {
         out.push(DIGITS[usize::from(byte >> 4)]);
         out.push(DIGITS[usize::from(byte & 15)]);
     }
-}
-
-/// Reads a JSON value, and refuses what one reader takes otherwise than the next: duplicate keys, and numbers of
-/// which only a double is left.
-#[derive(Clone, Copy)]
-struct Strict {
-    /// Whether there may be integers that are more than their double.
-    exact: bool,
-}
-
-impl<'de> DeserializeSeed<'de> for Strict {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Strict {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON without duplicate keys and huge numbers")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        if self.exact && (value >= 2f64.powi(64) || value <= -2f64.powi(63)) {
-            return Err(E::custom("number beyond 2^64"));
-        }
-        Ok(value.into())
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(self)? {
-            items.push(item);
-        }
-        Ok(Value::Array(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut members = Map::new();
-        while let Some(key) = map.next_key::<String>()? {
-            if members.insert(key, map.next_value_seed(self)?).is_some() {
-                return Err(A::Error::custom("duplicate key"));
-            }
-        }
-        Ok(Value::Object(members))
-    }
-}
-
-/// A name as it is kept: whole up to 256 bytes; of a longer one the beginning and a hash, so that two of them are
-/// never taken for one.
-pub fn bounded_name(name: &str) -> String {
-    bounded(name).into_owned()
-}
-
-/// Longest name that is kept whole. Bytes.
-const MAX_BYTES: usize = 256;
-/// Digits of the hash of a longer one.
-const HASH_DIGITS: usize = 64;
-
-/// Whether a name is one of those that were too long, so that its end is not known.
-pub fn is_bounded(name: &str) -> bool {
-    let hash = name.len().checked_sub(HASH_DIGITS).and_then(|at| name.split_at_checked(at));
-    name.len() > MAX_BYTES - HASH_DIGITS
-        && hash.is_some_and(|(kept, hash)| {
-            kept.ends_with('…') && hash.bytes().all(|digit| digit.is_ascii_hexdigit())
-        })
-}
-
-/// The same as [`bounded_name`], where it need not be kept.
-pub fn bounded(name: &str) -> Cow<'_, str> {
-    if name.len() <= MAX_BYTES {
-        return Cow::Borrowed(name);
-    }
-    let kept = name.floor_char_boundary(MAX_BYTES - HASH_DIGITS - '…'.len_utf8());
-    Cow::Owned(format!("{}…{}", &name[..kept], text_hash(name)))
 }
 
 #[cfg(test)]
@@ -435,15 +340,6 @@ mod tests {
         }
         assert_eq!(former_digest(r#"{"a":1,"_meta":{"x":1}}"#), Some(json_digest(r#"{"a":1}"#)));
         assert_eq!(bare_digest(r#"{"a":1,"_meta":{"x":1}}"#), json_digest(r#"{"a":1}"#));
-    }
-
-    #[test]
-    fn truncated_long_names_stay_distinct() {
-        let long = "ä".repeat(1_000);
-        let other = format!("{long}b");
-        assert_eq!(bounded_name("read_file"), "read_file");
-        assert!(bounded_name(&long).len() <= 256 && bounded_name(&other).len() <= 256);
-        assert_ne!(bounded_name(&long), bounded_name(&other));
     }
 
     fn values() -> impl Strategy<Value = Value> {

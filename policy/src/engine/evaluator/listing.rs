@@ -1,4 +1,5 @@
-//! Lists that servers give: compared with what was known, and reported.
+//! Lists that servers give: compared with what was known, and reported; what is reported of items that are no tools is in
+//! `definitions`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,18 +11,18 @@ use super::held::Review;
 use super::ui::{interface, widening};
 use super::{About, Connections, Context, Evaluator, Reporter, Scope, Seen};
 use crate::definition::{bounded_name, hex, json_digest};
-use crate::detect::{INSTRUCTIONS, Inspection, Known, OrderedNames, Reader};
+use crate::detect::{Inspection, Known, OrderedNames};
 use crate::engine::asked::Asked;
 use crate::engine::config::EngineConfig;
 use crate::engine::heads;
-use crate::engine::recorder::{self, MAX_NAME_BYTES, MAX_TEXT_BYTES, clip, tool_id};
+use crate::engine::recorder::{self, MAX_TEXT_BYTES, tool_id};
 use crate::engine::seen::Earlier;
 use crate::event::{
-    Action, CapacityExceeded, DefinitionChanged, Detection, InterfaceSeen, ListChanged, ListKind,
-    ServerVersionChanged, Subject, Table, ToolChanged, ToolRemoved, ToolSeen, ToolStatus,
+    Action, CapacityExceeded, Detection, ListChanged, ListKind, ServerVersionChanged, Subject, Table,
+    ToolChanged, ToolRemoved, ToolSeen, ToolStatus,
 };
 use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
-use crate::protocol::{Method, all_members, decode_str, members, respell, string, value};
+use crate::protocol::{Method, all_members, decode_str, members, respell, value};
 use crate::registry::{Change, ChangeKind, ItemKind, Offer, Outcome, Page};
 use crate::terms::{Direction, SessionId, Timestamp};
 
@@ -85,15 +86,6 @@ pub(super) fn keys(kind: ItemKind) -> (&'static str, &'static str) {
         ItemKind::ResourceTemplate => ("resourceTemplates", "uriTemplate"),
         ItemKind::Instructions => ("instructions", ""),
         ItemKind::Interface => ("contents", "uri"),
-    }
-}
-
-fn subject(kind: ItemKind) -> Subject {
-    match kind {
-        ItemKind::Tool => Subject::Definition,
-        ItemKind::Prompt => Subject::Prompt,
-        ItemKind::ResourceTemplate | ItemKind::Interface => Subject::Resource,
-        ItemKind::Instructions => Subject::Instructions,
     }
 }
 
@@ -412,67 +404,10 @@ impl Evaluator {
         }
         facts
     }
-
-    /// What is no tool: only what changed is reported, what was found in it when it is new, and that an interface is.
-    fn report_definition(
-        &mut self,
-        cx: &mut Context<'_>,
-        scope: &Scope,
-        seen: Seen<'_>,
-        kind: ItemKind,
-        change: &Change,
-        entry: &Entry<'_>,
-    ) {
-        let name = format!("{} {}", keys(kind).0, entry.name);
-        let is_news = !cx.is_reported(scope.connection, &name, &change.hash);
-        if is_news && kind == ItemKind::Interface {
-            report_interface(cx, scope, seen.time, change, entry);
-        }
-        if let ChangeKind::Changed { previous_hash, diff } = &change.kind {
-            let found = found_in(cx.reader(), kind, entry);
-            let changed = DefinitionChanged {
-                kind,
-                name: clip(&entry.name, MAX_NAME_BYTES),
-                previous_hash: previous_hash.clone(),
-                new_hash: change.hash.clone(),
-                diff: diff.clone(),
-                max_severity: found.max_severity().max(widening(diff)),
-                detections: found.detections,
-                // No guard goes by these.
-                action: change_action(cx.config, None),
-            };
-            cx.reporter.report(scope.clone(), seen.time, changed);
-            cx.reporter.gate_is_stale(Some(seen.time));
-        }
-        if is_news {
-            let about = About { tool_hash: Some(change.hash.clone()), ..About::of(subject(kind)) };
-            cx.reporter.report_found(scope, seen.time, &about, &entry.known.found);
-        }
-    }
-}
-
-/// Reports a resource that says what its user interface may do.
-fn report_interface(
-    cx: &mut Context<'_>,
-    scope: &Scope,
-    time: Timestamp,
-    change: &Change,
-    entry: &Entry<'_>,
-) {
-    let (_, mut ui_grants) = interface(entry.json);
-    // Who may call is said of tools.
-    ui_grants.retain(|grant| !grant.starts_with("visibility"));
-    let seen = InterfaceSeen {
-        uri: clip(&entry.name, MAX_NAME_BYTES),
-        interface_hash: Some(change.hash.clone()),
-        status: status(change),
-        ui_grants,
-    };
-    cx.reporter.report(scope.clone(), time, seen);
 }
 
 /// How a definition stands to its pin.
-fn status(change: &Change) -> ToolStatus {
+pub(super) fn status(change: &Change) -> ToolStatus {
     match (&change.kind, change.pin) {
         (ChangeKind::New, _) => ToolStatus::New,
         (ChangeKind::Restored { .. }, _) => ToolStatus::Restored,
@@ -483,21 +418,11 @@ fn status(change: &Change) -> ToolStatus {
 }
 
 /// What comes of a changed definition, where guards say this of its calls.
-fn change_action(config: &EngineConfig, guards: Option<Action>) -> Action {
+pub(super) fn change_action(config: &EngineConfig, guards: Option<Action>) -> Action {
     match guards {
         Some(Action::Block) => Action::Block,
         Some(Action::Alert) | None if config.registry.alert_on_change => Action::Alert,
         _ => Action::Allow,
-    }
-}
-
-/// What is found in what is no tool. What is reported of instructions otherwise is reported with the answer that has them.
-fn found_in(reader: Option<Reader<'_>>, kind: ItemKind, entry: &Entry<'_>) -> Inspection {
-    match reader {
-        Some(reader) if kind == ItemKind::Instructions => {
-            reader.text(INSTRUCTIONS, &string(Some(entry.json)))
-        }
-        _ => entry.known.found.clone(),
     }
 }
 

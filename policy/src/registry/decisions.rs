@@ -1,7 +1,10 @@
-//! Approvals that hold for some calls of a tool, or for some time: given, used up, and over.
+//! What operators decide of a definition: approved, denied, its pin forgotten. Approvals that hold for some calls of a tool, or
+//! for some time: given, used up, and over.
 
 use super::pin::MAX_LIMITED;
-use super::{Approval, ApprovalLimits, Item, LimitedApproval, PinKey, Registry, RegistryError, StoreError};
+use super::{
+    Approval, ApprovalLimits, Item, LimitedApproval, PinKey, PinRecord, Registry, RegistryError, StoreError,
+};
 use crate::terms::{ConnectionId, Timestamp};
 
 /// A limited approval that holds no more.
@@ -16,6 +19,96 @@ pub struct EndedApproval {
 }
 
 impl Registry {
+    /// Pins the definition of `item` with this hash, whatever was pinned before. Nothing is said to have changed for
+    /// it any more, on any connection.
+    ///
+    /// # Errors
+    /// It was never seen, or not with this hash, so that nobody approves what they did not look at; or the store
+    /// failed, and nothing is approved.
+    pub fn approve(
+        &mut self,
+        key: &PinKey,
+        item: &Item,
+        hash: &str,
+        by: &str,
+        at: Timestamp,
+    ) -> Result<(), RegistryError> {
+        // What is listed has a hash of this version; what was seen long ago may have another.
+        let is_listed =
+            self.connections.values().filter(|connection| connection.peer.key == *key).any(|connection| {
+                let listed = connection.lists.get(&item.kind).and_then(|list| list.items.get(&item.name));
+                listed.is_some_and(|listed| listed.hash == hash)
+            });
+        self.amend(key, item, hash, |record| {
+            record.approve(hash, is_listed, by, at);
+            Ok(())
+        })
+    }
+
+    /// Notes that the definition of `item` with this hash must not be used, on any connection, until it is approved.
+    ///
+    /// # Errors
+    /// As of [`Registry::approve`]; nothing is noted then.
+    pub fn deny(
+        &mut self,
+        key: &PinKey,
+        item: &Item,
+        hash: &str,
+        by: &str,
+        at: Timestamp,
+    ) -> Result<(), RegistryError> {
+        self.amend(key, item, hash, |record| {
+            record.deny(hash, by, at);
+            Ok(())
+        })
+    }
+
+    fn amend(
+        &mut self,
+        key: &PinKey,
+        item: &Item,
+        hash: &str,
+        change: impl FnOnce(&mut PinRecord) -> Result<(), RegistryError>,
+    ) -> Result<(), RegistryError> {
+        let (server, name) = (key.server.to_string(), item.name.clone());
+        let Some(mut record) = self.pins(key)?.remove(item) else {
+            return Err(RegistryError::Unknown { server, name });
+        };
+        if !record.knows(hash) {
+            let (hash, current) = (hash.to_owned(), record.current);
+            return Err(RegistryError::OtherHash { server, name, hash, current });
+        }
+        change(&mut record)?;
+        let update = [(item.clone(), record)];
+        self.stored(|store| store.put(key, &update, &[]))?;
+        if let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) {
+            server.records.extend(update);
+            server.dirty.remove(item);
+        }
+        self.refresh(key);
+        Ok(())
+    }
+
+    /// Forgets the pins of these items, or with none named of all that the server has, and returns how many. The next
+    /// list that it sends is first use again.
+    ///
+    /// # Errors
+    /// The store failed, and nothing is forgotten.
+    pub fn reset(&mut self, key: &PinKey, items: &[Item]) -> Result<usize, StoreError> {
+        let mut pins = self.pins(key)?;
+        pins.retain(|item, _| items.is_empty() || items.contains(item));
+        let pins: Vec<Item> = pins.into_keys().collect();
+        self.stored(|store| store.remove(key, &pins))?;
+        if let Some(server) = self.servers.get_mut(key).filter(|server| server.loaded) {
+            for item in &pins {
+                self.kept.remove(key.uid, usize::from(server.records.remove(item).is_some()));
+                server.dirty.remove(item);
+            }
+        }
+        self.refresh(key);
+        Ok(pins.len())
+    }
+
     /// Approves calls of a tool within limits, while it has the definition with this hash. The pin stays as it is.
     ///
     /// # Errors
