@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::config::ArgumentTests;
 use crate::detect::{Ahead, ToolNames};
 use crate::event::SessionProfile;
 use crate::terms::{
@@ -95,8 +96,8 @@ pub struct ToolFacts {
     pub side_effects: BTreeSet<String>,
     /// Whether it may have any side effect, since nothing tells what it does.
     pub may_do_anything: bool,
-    /// Whether somebody approved this definition for calls with some arguments.
-    pub approved_for_some: bool,
+    /// For which arguments somebody approved calls of this definition, where it is for some alone. For the gate.
+    pub approved_for: Option<Arc<Vec<ArgumentTests>>>,
     /// Whether an approval of this definition was refused, and how. Never of one that is approved.
     pub refusal: Option<Refusal>,
     /// What was found in the definition.
@@ -116,7 +117,7 @@ pub struct ToolFacts {
 impl ToolFacts {
     /// The same, for a call that somebody approved.
     pub(crate) fn as_approved(&self) -> Self {
-        Self { approved: true, refusal: None, ..self.clone() }
+        Self { approved: true, refusal: None, approved_for: None, ..self.clone() }
     }
 }
 

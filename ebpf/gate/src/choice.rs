@@ -34,6 +34,8 @@ pub struct Choice {
     pub denying: u16,
     /// The outcome where it cannot be told.
     pub undecided: u16,
+    /// The same at the end of the message, where all was read that could tell.
+    pub at_last: u16,
     /// The outcomes, by the set of conditions that hold.
     pub outcomes: [u16; SETS],
 }
@@ -44,6 +46,7 @@ impl Choice {
         conditions: [Condition { bits: 0, flags: 0 }; CONDITIONS],
         denying: 0,
         undecided: 0,
+        at_last: 0,
         outcomes: [0; SETS],
     };
 

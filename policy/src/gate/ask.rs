@@ -127,9 +127,10 @@ impl Asker {
         let limit = self.tool_limit(subject, name);
         if let Some(known) = subject.tools.get(name) {
             let consequences = self.consequences(subject, Some(known.category), limit);
+            if known.approved_for.is_some() {
+                return self.choose_approved(subject, name, known, consequences, alphabet);
+            }
             if self.goes_by_arguments(subject, name, Some(known)) {
-                // Approvals of some calls are no rules, whose conditions the gate could look at.
-                let alphabet = alphabet.filter(|_| !known.approved_for_some);
                 let known = Known::Listed(known);
                 return self.by_arguments(subject, name, known, consequences, alphabet);
             }
@@ -190,7 +191,7 @@ impl Asker {
 
     /// Whether arguments decide about a call of a tool.
     fn goes_by_arguments(&mut self, subject: &GateSubject, name: &str, known: Option<&ToolFacts>) -> bool {
-        (self.has_conditions || known.is_some_and(|known| known.approved_for_some))
+        self.has_conditions
             && self.call(subject, name, known, Conditions::Strictest, None).denied.is_some()
             && self.call(subject, name, known, Conditions::Lenient, None).denied.is_none()
     }
@@ -207,10 +208,7 @@ impl Asker {
             Operation::Request { method: "tools/call", params: None },
             Operation::ToolInvoke { tool_name, arguments: None },
         ];
-        let is_lenient = matches!(conditions, Conditions::Lenient);
-        let approved =
-            known.filter(|known| is_lenient && known.approved_for_some).map(ToolFacts::as_approved);
-        self.ask(subject, &operations, approved.as_ref().or(known), conditions, trace)
+        self.ask(subject, &operations, known, conditions, trace)
     }
 
     /// What is said of a call: what a guard does, or what it means for those after it.

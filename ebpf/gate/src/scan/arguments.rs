@@ -139,7 +139,11 @@ impl Scan {
         if said.outcome & CONDITIONAL == 0 {
             return said;
         }
-        let outcome = table.choice(said.outcome).outcome(said.bits, said.unknown);
+        let choice = table.choice(said.outcome);
+        let mut outcome = choice.outcome(said.bits, said.unknown);
+        if said.is_call && outcome == choice.undecided {
+            outcome = choice.at_last;
+        }
         if outcome & DENY != 0 {
             // It is not said again at the end.
             self.flags &= !DEFERRED;

@@ -1,5 +1,7 @@
 //! Approvals that hold for some calls of a tool, or for some time: which one a call goes by, and how they end.
 
+use std::sync::Arc;
+
 use super::{Context, Evaluator, Scope, Seen, Topic};
 use crate::engine::recorder::{Call, tool_id};
 use crate::engine::timers::Due;
@@ -69,13 +71,17 @@ impl Evaluator {
         }
         let mut limited = self.registry.limited(id, &known.name, now);
         limited.retain(|limited| *limited.hash == *known.hash);
+        if limited.is_empty() {
+            return;
+        }
         for until in limited.iter().filter_map(|limited| limited.limits.until) {
             cx.timers.set(until, Due::LimitedApprovals);
         }
         if limited.iter().any(|limited| limited.limits.arguments.is_empty()) {
             *known = known.as_approved();
         } else {
-            known.approved_for_some = !limited.is_empty();
+            let tests = limited.into_iter().map(|limited| limited.limits.arguments).collect();
+            known.approved_for = Some(Arc::new(tests));
         }
     }
 

@@ -44,7 +44,7 @@ impl Asker {
         if !is_monotonic(&outcomes, &found) {
             return Ok(undecided);
         }
-        let mut choice = Choice { undecided, ..Choice::NONE };
+        let mut choice = Choice { undecided, at_last: undecided, ..Choice::NONE };
         let mut tried = alphabet.clone();
         for (place, (slot, (conditions, purpose))) in choice.conditions.iter_mut().zip(&found).enumerate() {
             *slot = tried.condition(conditions.checks(*purpose));
@@ -58,15 +58,53 @@ impl Asker {
         for (set, slot) in choice.outcomes.iter_mut().enumerate() {
             *slot = outcomes.get(set & (outcomes.len() - 1)).copied().unwrap_or(undecided);
         }
-        let place = self.choices.iter().position(|known| *known == choice).unwrap_or(self.choices.len());
-        let Some(number) = u16::try_from(place).ok().filter(|_| place < CHOICES) else {
-            return Ok(undecided);
+        let Some(number) = self.number_of(choice) else { return Ok(undecided) };
+        *alphabet = tried;
+        Ok(number)
+    }
+
+    /// What is said of a call of a tool that is held, and approved for calls with some arguments: those that the gate can tell
+    /// pass, and all others stay held, for what cannot be decided does not match.
+    pub(super) fn choose_approved(
+        &mut self,
+        subject: &GateSubject,
+        name: &str,
+        known: &ToolFacts,
+        consequences: Consequences,
+        alphabet: Option<&mut Alphabet>,
+    ) -> Result<u16, GateError> {
+        let held = self.called(subject, name, Some(known), Conditions::Strictest, consequences)?;
+        let approved = known.as_approved();
+        let passes = self.called(subject, name, Some(&approved), Conditions::Strictest, consequences)?;
+        let (Some(alphabet), Some(approvals), 0) = (alphabet, &known.approved_for, passes & DENY) else {
+            return Ok(held);
         };
+        let mut tried = alphabet.clone();
+        let mut choice = Choice { at_last: held, ..Choice::NONE };
+        choice.undecided = self.number(consequences.of(GateVerdict::Undecided, None, "arguments"))?;
+        let mut count = 0;
+        for (slot, tests) in choice.conditions.iter_mut().zip(approvals.iter()) {
+            // Tests that do not compile were refused when they were given.
+            let Ok(conditions) = CompiledConditions::of_arguments(tests) else { continue };
+            *slot = tried.condition(conditions.checks(Purpose::Allow));
+            count += 1;
+        }
+        for (set, slot) in choice.outcomes.iter_mut().enumerate() {
+            *slot = if set & ((1 << count) - 1) == 0 { held } else { passes };
+        }
+        let Some(number) = self.number_of(choice) else { return Ok(held) };
+        *alphabet = tried;
+        Ok(number)
+    }
+
+    /// The number of a choice, which is added where it is new; `None`: there is no room.
+    fn number_of(&mut self, choice: Choice) -> Option<u16> {
+        let place = self.choices.iter().position(|known| *known == choice).unwrap_or(self.choices.len());
+        let number = u16::try_from(place).ok().filter(|_| place < CHOICES)?;
         if place == self.choices.len() {
             self.choices.push(choice);
         }
-        *alphabet = tried;
-        Ok(number | CONDITIONAL | UNDECIDED)
+        Some(number | CONDITIONAL | UNDECIDED)
     }
 
     /// What is said with each set of the conditions that were found so far; `None` where it goes by the words of the name.

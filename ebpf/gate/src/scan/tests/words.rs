@@ -94,7 +94,8 @@ impl Words {
         }
         for (number, (bits, outcome)) in [(1, BY_PATH), (2, BY_MODE)].into_iter().enumerate() {
             let choice = &mut self.head.choices[number];
-            (choice.conditions[0].bits, choice.denying, choice.undecided) = (bits, 1, UNTOLD);
+            (choice.conditions[0].bits, choice.denying) = (bits, 1);
+            (choice.undecided, choice.at_last) = (UNTOLD, UNTOLD);
             choice.outcomes.iter_mut().skip(1).step_by(2).for_each(|slot| *slot = outcome);
         }
     }
