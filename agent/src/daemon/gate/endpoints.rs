@@ -5,7 +5,7 @@
 //! may do different things, what it may do is undecidable until the agent knows its client. Its session is not known either:
 //! rules across servers do not count for these first messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use mcpwarden_abi::{self as abi, Endpoint, GateMember};
@@ -21,6 +21,8 @@ use super::{
 };
 use crate::host::clock::Clock;
 
+/// Most endpoints that the clients of one user have, of those that the kernel's table holds: nobody displaces those of others.
+const MOST_OF_USER: usize = 256;
 /// How long a server is remembered that nobody is connected to.
 const KEPT: Duration = Duration::from_secs(60 * 60);
 
@@ -32,7 +34,9 @@ pub struct Endpoints {
     known: BTreeMap<Endpoint, Known>,
     /// What was written to the kernel's table.
     written: BTreeMap<Endpoint, GateMember>,
-    /// Endpoints for which there was no capacity.
+    /// Endpoints for which a user had no capacity, while connections lead there.
+    crowded: BTreeSet<Endpoint>,
+    /// How often there was no capacity.
     refused: u64,
 }
 
@@ -44,6 +48,8 @@ struct Known {
     server: ServerId,
     /// Whose tokens calls take; 0 where that differs.
     bucket: u64,
+    /// The user of the client that it was first seen with.
+    uid: Option<u32>,
     /// When the last connection was there.
     seen: Timestamp,
 }
@@ -103,12 +109,26 @@ impl Endpoints {
                     }
                 }
                 None => {
-                    let server = judged.caller.server.clone();
-                    live.insert(*at, Known { subject, server, bucket, seen: now });
+                    let (server, uid) = (judged.caller.server.clone(), judged.caller.uid);
+                    let uid = self.known.get(at).map_or(uid, |known| known.uid);
+                    live.insert(*at, Known { subject, server, bucket, uid, seen: now });
                 }
             }
         }
-        self.known.extend(live);
+        let mut of_users: BTreeMap<Option<u32>, usize> = BTreeMap::new();
+        self.known.values().for_each(|known| *of_users.entry(known.uid).or_default() += 1);
+        for (at, known) in live {
+            let of_user = of_users.entry(known.uid).or_default();
+            let is_new = !self.known.contains_key(&at);
+            if is_new && *of_user >= MOST_OF_USER {
+                self.refused += u64::from(self.crowded.insert(at));
+                continue;
+            }
+            *of_user += usize::from(is_new);
+            self.known.insert(at, known);
+        }
+        let live: BTreeSet<&Endpoint> = self.of.values().collect();
+        self.crowded.retain(|at| live.contains(at));
         self.known.retain(|_, known| now <= known.seen.after(KEPT));
         self.make_room();
         let mut expected = BTreeMap::new();
@@ -140,8 +160,8 @@ impl Endpoints {
 
     /// Forgets the servers that nobody is connected to: what they may do is another thing now.
     pub fn forget_idle(&mut self) {
-        let of = &self.of;
-        self.known.retain(|at, _| of.values().any(|known| known == at));
+        let live: BTreeSet<&Endpoint> = self.of.values().collect();
+        self.known.retain(|at, _| live.contains(at));
     }
 
     /// No server in lines is there, after all.
@@ -331,11 +351,27 @@ mod tests {
     }
 
     #[test]
+    fn one_user_leaves_room_for_others() {
+        let clock = Clock::new();
+        let mut endpoints = Endpoints::default();
+        let own = |id: u64| (abi::SOCKET | id, "a", 1);
+        let mut all: Vec<(u64, &str, u32)> = (0..MOST_OF_USER as u64 + 3).map(own).collect();
+        all.push((abi::SOCKET | 9_999, "b", 2));
+        let at = |id: ConnectionId| Some(Endpoint { port: (id.0 & 0xFFFF) as u16, ..ONE });
+        for _ in 0..2 {
+            let expected = endpoints.expect(&mut subjects(&all), &[], (true, &clock), at);
+            assert_eq!(expected.len(), MOST_OF_USER + 1);
+            assert!(expected.contains_key(&Endpoint { port: 9_999, ..ONE }));
+        }
+        assert_eq!(endpoints.take_refused(), 3, "each is counted once");
+    }
+
+    #[test]
     fn endpoints_beyond_the_table_are_forgotten_and_counted() {
         let mut endpoints = Endpoints::default();
         for port in 0..u16::try_from(abi::GATE_ENDPOINTS_MOST).unwrap() + 3 {
             let seen = Timestamp(u64::from(port));
-            let known = Known { subject: None, server: ServerId("a".into()), bucket: 0, seen };
+            let known = Known { subject: None, server: ServerId("a".into()), bucket: 0, uid: None, seen };
             endpoints.known.insert(Endpoint { port, ..ONE }, known);
         }
         endpoints.make_room();
