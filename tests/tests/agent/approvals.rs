@@ -102,11 +102,11 @@ fn held_tool_can_be_approved_denied_and_forgotten() -> Result<()> {
     ensure!(weather(&agent)? == allowed, "all are approved");
     agent.tell(&["pins", "trust", "--server", SERVER, "--all"])?.expect("again", 0, "approved already")?;
     agent.stop()?;
-    Ok(())
+    // Not beside it: a decision is reported of any server that has the name, whoever started it.
+    some_calls_can_be_approved()
 }
 
-#[test]
-fn held_tool_can_be_approved_for_some_calls() -> Result<()> {
+fn some_calls_can_be_approved() -> Result<()> {
     let directory = tempfile::tempdir()?;
     fs::DirBuilder::new().mode(0o750).create(directory.path().join("state"))?;
     let config = directory.path().join("x.yaml").display().to_string();
