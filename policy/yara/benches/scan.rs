@@ -56,7 +56,9 @@ fn repeat(times: usize, mut what: impl FnMut()) -> Vec<Duration> {
 
 fn print(name: &str, times: &mut [Duration]) {
     times.sort_unstable();
-    let at = |percent: usize| times.get((times.len() * percent / 100).min(times.len() - 1)).copied();
-    let (half, most, worst) = (at(50), at(99), times.last());
+    let at = |percent: usize| {
+        times.get((times.len() * percent / 100).min(times.len() - 1)).copied().unwrap_or_default()
+    };
+    let (half, most, worst) = (at(50), at(99), at(100));
     println!("{name}: p50 {half:?}, p99 {most:?}, max {worst:?} ({} times)", times.len());
 }
