@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
@@ -9,6 +10,7 @@ use mcpwarden_tests::command::ask;
 use mcpwarden_tests::peer::{Peer, call, initialize, server};
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 const SERVER: &str = "poisoned-server";
 
@@ -36,8 +38,8 @@ fn lines(agent: &Agent, args: &[&str]) -> Result<Vec<Value>> {
     said.stdout.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
 }
 
-#[test]
-fn held_tool_can_be_approved_denied_and_forgotten() -> Result<()> {
+/// A configuration that holds tools with detections, in a directory of its own, and where the store of it is.
+fn holding() -> Result<(TempDir, String, PathBuf)> {
     let directory = tempfile::tempdir()?;
     fs::DirBuilder::new().mode(0o750).create(directory.path().join("state"))?;
     let config = directory.path().join("x.yaml").display().to_string();
@@ -49,6 +51,12 @@ fn held_tool_can_be_approved_denied_and_forgotten() -> Result<()> {
             store.display()
         ),
     )?;
+    Ok((directory, config, store))
+}
+
+#[test]
+fn held_tool_can_be_approved_denied_and_forgotten() -> Result<()> {
+    let (_directory, config, _) = holding()?;
     let mut agent = Agent::start(&["--config", &config])?;
     let held = json!(["block", "approval_required"]);
     let (allowed, denied) = (json!(["allow", null]), json!(["block", "approval_denied"]));
@@ -107,17 +115,7 @@ fn held_tool_can_be_approved_denied_and_forgotten() -> Result<()> {
 }
 
 fn some_calls_can_be_approved() -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    fs::DirBuilder::new().mode(0o750).create(directory.path().join("state"))?;
-    let config = directory.path().join("x.yaml").display().to_string();
-    let store = directory.path().join("state/mcpwarden.db");
-    fs::write(
-        &config,
-        format!(
-            "store: {{ path: {} }}\ninspection: {{ on_detection: {{ action: require_approval }} }}\n",
-            store.display()
-        ),
-    )?;
+    let (_directory, config, store) = holding()?;
     let mut agent = Agent::start(&["--config", &config])?;
     let (held, allowed) = (json!(["block", "approval_required"]), json!(["allow", null]));
     ensure!(weather(&agent)? == held, "{:?}", agent.events());

@@ -1,7 +1,5 @@
 //! Which tools are held until somebody approves them: see [`super::approvals`].
 
-use std::sync::Arc;
-
 use super::approvals::{WaitingTool, Wanted};
 use super::{Connections, Context, Evaluator, Scope, Seen, Topic};
 use crate::engine::ids::ApprovalId;
@@ -9,7 +7,7 @@ use crate::engine::recorder::tool_id;
 use crate::engine::timers::Due;
 use crate::event::{Action, ApprovalRequested, ApprovalTimedOut, Whose};
 use crate::guard::{Decision, Denial, DenialCode, GuardKind, Operation, Refusal};
-use crate::registry::PinKey;
+use crate::registry::{LimitedApproval, PinKey};
 use crate::terms::{ConnectionId, Timestamp};
 
 /// The guards that go by a tool's definition.
@@ -87,18 +85,16 @@ impl Evaluator {
         tool: &str,
         (guard, denial): (GuardKind, &Denial),
     ) {
-        let facts = cx.connections.get(scope.connection).and_then(|known| known.tool(tool));
-        let (Some(key), Some(facts)) = (self.registry.key(scope.connection), facts) else { return };
-        if facts.refusal.is_some() || self.approvals.is_requested(key, tool, &facts.hash) {
-            return;
-        }
-        let hash = Arc::clone(&facts.hash);
         let approved = self.registry.limited(scope.connection, tool, time);
-        if approved.iter().any(|known| *known.hash == *hash && known.limits.arguments.is_empty()) {
-            return;
-        }
         let facts = cx.connections.get(scope.connection).and_then(|known| known.tool(tool));
         let (Some(key), Some(facts)) = (self.registry.key(scope.connection), facts) else { return };
+        let is_it = |known: &LimitedApproval| *known.hash == *facts.hash && known.limits.arguments.is_empty();
+        if facts.refusal.is_some()
+            || self.approvals.is_requested(key, tool, &facts.hash)
+            || approved.iter().any(is_it)
+        {
+            return;
+        }
         let expires = time.after(self.judge.approval_timeout());
         let requested = ApprovalRequested {
             tool_name: tool.to_owned(),
