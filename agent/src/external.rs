@@ -94,7 +94,7 @@ impl External {
 
     /// Asks a service.
     pub async fn ask(service: &Hook, question: &GuardQuestion) -> Answered {
-        let (answer, told) = service.ask(&question.request).await;
+        let (answer, told) = service.ask(&question.request, question.owner).await;
         Answered::of(question, answer, told.elapsed)
     }
 }

@@ -9,6 +9,7 @@ mod history;
 mod memory;
 mod owner;
 mod reading;
+mod rewrite;
 mod settle;
 mod state;
 
@@ -21,7 +22,7 @@ use mcpwarden_abi::{
     GateSettings, Positions, RECORD_GATE, RecordHeader,
 };
 use mcpwarden_gate::View;
-use memory::{NOT_OVERWRITTEN, overwrite};
+use memory::{NOT_OVERWRITTEN, may_overwrite, overwrite};
 use owner::thread;
 use reading::ends_a_line;
 pub use settle::returned;
@@ -232,13 +233,21 @@ impl Write {
         -EPERM
     }
 
+    /// It is to be refused, since it cannot be overwritten.
+    #[inline(always)]
+    fn refuse_instead(&self, why: Why) {
+        let why = Why { because: why.because | GATE_NOT_NEUTRALIZABLE, ..why };
+        // SAFETY: a live map value, which this write has claimed.
+        unsafe { (*self.gated).reading.refuse = why };
+    }
+
     #[inline(always)]
     fn info(&self, action: u8, why: Why) -> GateInfo {
         // SAFETY: a live map value, which this write has claimed.
         let (bytes, generation) =
             unsafe { ((*self.gated).reading.position as u64, (*self.gated).after.generation) };
         let Why { outcome, because, .. } = why;
-        GateInfo { bytes, generation, outcome, action, because, original: 0, zero: [0; 7] }
+        GateInfo { bytes, generation, outcome, action, because, original: 0, is_rewritten: 0, zero: [0; 6] }
     }
 
     /// Tells user space.
@@ -301,7 +310,7 @@ pub extern "C" fn unseen(number: ConnectionId, offset: u64, bytes: u64, by: u64,
 /// What is said of bytes that no table was asked about.
 #[inline(always)]
 fn unread(bytes: u64, action: u8, because: u8) -> GateInfo {
-    GateInfo { bytes, generation: 0, outcome: 0, action, because, original: 0, zero: [0; 7] }
+    GateInfo { bytes, generation: 0, outcome: 0, action, because, original: 0, is_rewritten: 0, zero: [0; 6] }
 }
 
 /// Overwrites one of the bytes that are to be. Returns 1 where that cannot be, and says what the write is to be refused for.
@@ -311,12 +320,29 @@ unsafe extern "C" fn neutralize(index: u64, context: *mut c_void) -> i64 {
     let index = kernel::at_most(index, OVERWRITES as u64 - 1) as usize;
     // SAFETY: a live map value, which this write has claimed.
     let Overwrite { address, position, why } = unsafe { (*write.gated).reading.overwrite[index] };
+    // SAFETY: a live map value.
+    let number = unsafe { (*write.entry).number };
+    let (pid, uid) = write.by();
+    if rewrite::plan_rewrite(number, index as u64) != 0 {
+        // SAFETY: as above.
+        let (from, to) = unsafe { ((*write.gated).rewriting.from, (*write.gated).rewriting.to) };
+        // They may lie on two pages, and in two areas.
+        if may_overwrite(from) && may_overwrite(to - 1) {
+            let done = rewrite::carry_out(number, (pid as u64) << 32 | uid as u64);
+            if done == 0 {
+                let at = position as u64 - (address - from);
+                write.report(at, GateInfo { is_rewritten: 1, ..write.info(GATE_NEUTRALIZED, why) });
+                return 0;
+            }
+            if done == rewrite::HALF_DONE {
+                write.refuse_instead(why);
+                return 1;
+            }
+        }
+    }
     let original = overwrite(address);
     if original == NOT_OVERWRITTEN {
-        // SAFETY: as above.
-        unsafe {
-            (*write.gated).reading.refuse = Why { because: why.because | GATE_NOT_NEUTRALIZABLE, ..why }
-        };
+        write.refuse_instead(why);
         return 1;
     }
     write.report(position as u64, GateInfo { original: original as u8, ..write.info(GATE_NEUTRALIZED, why) });

@@ -257,6 +257,11 @@ impl GateTable {
         self.outcomes.get(index_of(outcome)?)
     }
 
+    /// The same in the order of their numbers.
+    pub fn outcomes(&self) -> &[GateOutcome] {
+        &self.outcomes
+    }
+
     /// What all its outcomes mean, in the order of their numbers: [`index_of`].
     pub fn into_outcomes(self) -> Vec<GateOutcome> {
         self.outcomes

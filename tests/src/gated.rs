@@ -20,6 +20,13 @@ use crate::wiring::Wiring;
 /// What the gate writes over a letter of what is denied.
 pub const NEUTRAL_BYTE: u8 = 0x7F;
 
+/// Whether a text has what the gate writes over the name of what is denied: one byte, or why it is.
+pub fn is_marked(text: &str) -> bool {
+    text.contains(char::from(NEUTRAL_BYTE))
+        || text.contains("(blocked)")
+        || text.contains("blocked by policy: ")
+}
+
 /// What the agent says where the kernel has no gate.
 const NO_GATE: &str = "reported and not stopped";
 

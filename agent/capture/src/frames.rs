@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcpwarden_abi::{self as abi, NEUTRAL_BYTE};
+use mcpwarden_abi as abi;
 use mcpwarden_policy::{ConnectionId, Cut, Direction, FrameCutter, GapCause, Input, Limits, Timestamp};
 
 use super::{
@@ -12,8 +12,9 @@ use super::{
     socket::Framing,
 };
 
-/// How many neutralized bytes are remembered.
-const MOST_NEUTRALIZED: usize = 64;
+/// How many overwrites are remembered, and how many bytes of them, those written and those overwritten.
+const MOST_OVERWRITTEN: usize = 64;
+const MOST_OVERWRITTEN_BYTES: usize = 32 << 10;
 /// Beyond this an unfinished frame is not copied for a write that is refused. Bytes.
 const MOST_COPIED: usize = 256 * 1024;
 
@@ -24,10 +25,44 @@ pub struct Frames {
     reader: Reader,
     /// Whether there was a frame.
     any: bool,
-    /// Bytes that the gate overwrote and that have not come yet: where in the stream, and what the client wrote.
-    neutralized: BTreeMap<u64, u8>,
+    /// Bytes that the gate overwrote and that have not come yet, by where in the stream.
+    overwritten: BTreeMap<u64, Overwritten>,
     /// Whether the frame in progress has one of them.
     is_stopped: bool,
+}
+
+/// Bytes in place of which the gate wrote others: as many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overwritten {
+    /// What the client wrote.
+    original: Vec<u8>,
+    /// What comes.
+    written: Vec<u8>,
+}
+
+impl Overwritten {
+    /// One byte, which nothing is named with.
+    pub fn byte(original: u8) -> Self {
+        Self { original: vec![original], written: vec![abi::NEUTRAL_BYTE] }
+    }
+
+    /// A name, or a name and its arguments: by a text, and an object without members.
+    pub fn rewritten(original: &[u8], text: &[u8]) -> Self {
+        let mut written = text.to_vec();
+        // A name has no quote in it that is rewritten.
+        if original.contains(&b'"') {
+            written.extend_from_slice(&abi::GATE_TEXT_TAIL);
+        }
+        written.resize(original.len(), b' ');
+        Self { original: original.to_vec(), written }
+    }
+
+    /// What is behind its first `count` bytes.
+    fn split_off(&mut self, count: usize) -> Option<Self> {
+        let split = |bytes: &mut Vec<u8>| bytes.split_off(count.min(bytes.len()));
+        let rest = Self { original: split(&mut self.original), written: split(&mut self.written) };
+        (!rest.original.is_empty()).then_some(rest)
+    }
 }
 
 /// How bytes become messages.
@@ -46,7 +81,7 @@ impl Frames {
         let is_socket = connection.0 & abi::SOCKET != 0;
         let reader =
             if is_socket { Reader::Undecided(limits) } else { Reader::Lines(FrameCutter::new(limits)) };
-        Self { connection, direction, reader, any: false, neutralized: BTreeMap::new(), is_stopped: false }
+        Self { connection, direction, reader, any: false, overwritten: BTreeMap::new(), is_stopped: false }
     }
 
     /// The stream may begin in the middle of a message: another agent has read the beginning, or none was there.
@@ -80,14 +115,24 @@ impl Frames {
         }
     }
 
-    /// The gate has overwritten a byte that is about to come.
-    pub fn neutralize(&mut self, offset: u64, original: u8) {
-        let neutralized = &mut self.neutralized;
-        neutralized.insert(offset, original);
-        // Of more than that the first never came: others refused their writes.
-        if neutralized.len() > MOST_NEUTRALIZED {
-            neutralized.pop_first();
+    /// The gate has overwritten bytes that are about to come.
+    pub fn overwrite(&mut self, offset: u64, mut new: Overwritten) {
+        // A write that failed, and came again as it was left.
+        if let Some(known) = self.overwritten.get(&offset)
+            && known.written == new.original
+        {
+            new.original.clone_from(&known.original);
         }
+        self.overwritten.insert(offset, new);
+        // Of more than that the first never came: others refused their writes.
+        while self.overwritten.len() > MOST_OVERWRITTEN || self.overwritten_bytes() > MOST_OVERWRITTEN_BYTES {
+            self.overwritten.pop_first();
+        }
+    }
+
+    /// Bytes of overwrites that have not come yet.
+    pub fn overwritten_bytes(&self) -> usize {
+        self.overwritten.values().map(|overwritten| 2 * overwritten.original.len()).sum()
     }
 
     /// The gate has refused a write that would have begun at `offset`. The frames that it would have completed are
@@ -97,13 +142,14 @@ impl Frames {
         // It may be the first that a client wrote.
         self.decide(Some(&bytes), time, out);
         let end = offset + bytes.len() as u64;
-        for (position, original) in self.neutralized.range(offset..end) {
-            let byte = usize::try_from(position - offset).ok().and_then(|position| bytes.get_mut(position));
-            if let Some(byte @ &mut abi::NEUTRAL_BYTE) = byte {
-                *byte = *original;
+        for (position, overwritten) in self.overwritten.range(offset..end) {
+            let place = usize::try_from(position - offset).ok();
+            let place = place.and_then(|place| bytes.get_mut(place..place + overwritten.written.len()));
+            if let Some(place) = place.filter(|place| **place == *overwritten.written) {
+                place.copy_from_slice(&overwritten.original);
             }
         }
-        self.neutralized.retain(|position, _| !(offset..end).contains(position));
+        self.overwritten.retain(|position, _| !(offset..end).contains(position));
         let Reader::Lines(cutter) = &self.reader else { return };
         let mut copy = match cutter.pending_bytes() {
             ..=MOST_COPIED => cutter.clone(),
@@ -119,7 +165,8 @@ impl Frames {
         }
     }
 
-    /// Gives up the unfinished frame, because of `cause`. Returns how many bytes it had.
+    /// Gives up the unfinished frame, and what was overwritten and has not come, because of `cause`. Returns how many bytes the
+    /// frame had.
     pub fn discard(&mut self, now: Timestamp, cause: GapCause, out: &mut Outlet<'_>) -> u64 {
         let mut bytes = 0;
         if let Reader::Lines(cutter) = &mut self.reader {
@@ -130,6 +177,7 @@ impl Frames {
             });
         }
         self.is_stopped = false;
+        self.overwritten.clear();
         if bytes > 0 {
             self.report_gap(now, bytes, cause, out);
         }
@@ -193,16 +241,21 @@ impl Frames {
     fn lines(&mut self, offset: u64, bytes: &[u8], time: Timestamp, sink: &mut Sink<'_>) {
         let (mut at, mut rest) = (offset, bytes);
         let end = offset.saturating_add(bytes.len() as u64);
-        while let Some(entry) = self.neutralized.first_entry().filter(|entry| *entry.key() < end) {
-            let (position, original) = entry.remove_entry();
+        while let Some(entry) = self.overwritten.first_entry().filter(|entry| *entry.key() < end) {
+            let (position, mut overwritten) = entry.remove_entry();
             let index = position.checked_sub(at).and_then(|index| usize::try_from(index).ok());
-            // Where another byte came in its place, that write was given up.
-            if let Some((before, [NEUTRAL_BYTE, after @ ..])) = index.and_then(|at| rest.split_at_checked(at))
-            {
-                self.push(before, time, sink);
-                self.is_stopped = true;
-                self.push(&[original], time, sink);
-                (at, rest) = (position + 1, after);
+            let Some((before, behind)) = index.and_then(|index| rest.split_at_checked(index)) else {
+                continue;
+            };
+            let next = overwritten.split_off(behind.len());
+            // Where others came in their place, that write was given up.
+            let Some(after) = behind.strip_prefix(&*overwritten.written) else { continue };
+            self.push(before, time, sink);
+            self.is_stopped = true;
+            self.push(&overwritten.original, time, sink);
+            (at, rest) = (position + overwritten.written.len() as u64, after);
+            if let Some(next) = next {
+                self.overwritten.insert(at, next);
             }
         }
         self.push(rest, time, sink);

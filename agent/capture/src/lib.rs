@@ -33,6 +33,7 @@ use mcpwarden_abi::{
 use mcpwarden_policy::{ConnectionId, Direction, Input, Limits, Process, Timestamp};
 
 pub use bounds::{CaptureCounters, CaptureLimits};
+use frames::Overwritten;
 use memory::{Account, Hold, Memory};
 use order::{MissingRange, Position, RECORD_BYTES};
 use outlet::Outlet;
@@ -138,6 +139,9 @@ impl Capture {
             }
             Record::Gap(_) => self.bytes(header, &[], clock, now, sink),
             Record::Refused(_, data) => self.refused(header.connection, data),
+            Record::Rewritten(_, text, data) => {
+                self.overwritten(&header, Overwritten::rewritten(data, text));
+            }
             Record::Gate(_, info) => {
                 self.gate(&header, &info, clock, sink);
                 return sink(Output::Record(SideRecord::Gate(header, info)));
@@ -240,6 +244,14 @@ impl Capture {
         }
     }
 
+    /// The gate has overwritten bytes of a write that are about to come.
+    fn overwritten(&mut self, header: &abi::RecordHeader, overwritten: Overwritten) {
+        let Some(connection) = self.connections.get_mut(&header.connection) else { return };
+        let index = usize::from(abi::CLIENT_TO_SERVER);
+        connection.streams[index].overwrite(header.offset, overwritten);
+        account(&mut self.memory, connection, index);
+    }
+
     /// The gate did something to a write.
     fn gate(
         &mut self,
@@ -248,16 +260,15 @@ impl Capture {
         clock: &BootTime,
         sink: &mut Sink<'_>,
     ) {
+        if info.action == abi::GATE_NEUTRALIZED && info.is_rewritten == 0 {
+            return self.overwritten(header, Overwritten::byte(info.original));
+        }
         let Some(connection) = self.connections.get_mut(&header.connection) else { return };
         let bytes = std::mem::take(&mut connection.refused);
         let stream = &mut connection.streams[usize::from(abi::CLIENT_TO_SERVER)];
-        match info.action {
-            abi::GATE_NEUTRALIZED => stream.neutralize(header.offset, info.original),
-            abi::GATE_REFUSED => {
-                let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
-                stream.refuse(header.offset, bytes, clock.wall(header.time_ns), out);
-            }
-            _ => {}
+        if info.action == abi::GATE_REFUSED {
+            let out = &mut Outlet { sockets: &mut self.sockets, counters: &mut self.counters, sink };
+            stream.refuse(header.offset, bytes, clock.wall(header.time_ns), out);
         }
     }
 

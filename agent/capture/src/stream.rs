@@ -4,7 +4,7 @@ use mcpwarden_abi as abi;
 use mcpwarden_policy::{ConnectionId, Direction, GapCause, Limits, Timestamp};
 
 use super::{
-    frames::Frames,
+    frames::{Frames, Overwritten},
     order::{MissingRange, Order, Position},
     outlet::Outlet,
 };
@@ -55,7 +55,7 @@ impl Stream {
 
     /// Bytes of the unfinished frame, and bytes that records take which wait for others.
     pub fn held(&self) -> (usize, usize) {
-        (self.frames.pending_bytes(), self.order.held())
+        (self.frames.pending_bytes() + self.frames.overwritten_bytes(), self.order.held())
     }
 
     /// Whether a frame went by.
@@ -63,9 +63,9 @@ impl Stream {
         self.frames.any()
     }
 
-    /// The gate has overwritten a byte that is about to come.
-    pub fn neutralize(&mut self, offset: u64, original: u8) {
-        self.frames.neutralize(offset, original);
+    /// The gate has overwritten bytes that are about to come.
+    pub fn overwrite(&mut self, offset: u64, overwritten: Overwritten) {
+        self.frames.overwrite(offset, overwritten);
     }
 
     /// The gate has refused a write that would have begun at `offset`: see [`Frames::refuse`].

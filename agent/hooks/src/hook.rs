@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::{
     Authentication, BreakerChange, BreakerState, HookConfig, HookError, Secret, answer,
     breaker::{Breaker, Outcome, Refusal, Ticket},
-    bucket::Bucket,
+    bucket::{Over, RateLimit},
     sign::{SIGNATURE_HEADER, TIMESTAMP_HEADER, signature},
     tls,
     transport::{describe, failure, refusal},
@@ -106,7 +106,7 @@ pub struct Hook {
 
 struct Shared {
     breaker: Breaker,
-    bucket: Bucket,
+    rate: RateLimit,
     counters: Counters,
 }
 
@@ -146,7 +146,7 @@ impl Hook {
             .map_err(|error| HookError::Client(describe(&error)))?;
         let shared = Shared {
             breaker: Breaker::new(config.breaker),
-            bucket: Bucket::new(config.rate, config.burst, Instant::now()),
+            rate: RateLimit::new(config.rate, config.burst, Instant::now()),
             counters: Counters::default(),
         };
         let permits = Arc::new(Semaphore::new(config.max_concurrent));
@@ -165,16 +165,20 @@ impl Hook {
         HookState { breaker: shared.breaker.state(), counters: shared.counters, in_flight }
     }
 
-    /// Requests a judgement. Needs a tokio runtime with time and I/O.
+    /// Requests a judgement, for a user: whose server it is about. Needs a tokio runtime with time and I/O.
     ///
     /// # Errors
     /// [`GuardFailure::Refused`] if nothing was sent: the breaker is open, too many requests are under way or came in this
     /// second, the secret cannot be read, or a text of the request is not JSON. [`GuardFailure::Limit`] if the request (not
     /// sent) or the answer is too long. [`GuardFailure::Timeout`] and [`GuardFailure::Error`] otherwise.
-    pub async fn ask(&self, request: &GuardRequest) -> (Result<GuardReply, GuardFailure>, Told) {
+    pub async fn ask(
+        &self,
+        request: &GuardRequest,
+        user: Option<u32>,
+    ) -> (Result<GuardReply, GuardFailure>, Told) {
         let started = Instant::now();
         let mut told = Told::default();
-        let result = match self.admit(started) {
+        let result = match self.admit(user, started) {
             Ok((attempt, permit)) => self.attempt(request, attempt, permit, &mut told).await,
             Err(failure) => Err(failure),
         };
@@ -187,9 +191,13 @@ impl Hook {
     }
 
     /// Takes what a request needs: the breaker's ticket, one of the requests under way, a token.
-    fn admit(&self, now: Instant) -> Result<(Attempt<'_>, OwnedSemaphorePermit), GuardFailure> {
+    fn admit(
+        &self,
+        user: Option<u32>,
+        now: Instant,
+    ) -> Result<(Attempt<'_>, OwnedSemaphorePermit), GuardFailure> {
         let mut shared = self.lock();
-        let Shared { breaker, bucket, counters } = &mut *shared;
+        let Shared { breaker, rate, counters } = &mut *shared;
         counters.asked += 1;
         let ticket = breaker.admit(now).map_err(|refusal| {
             counters.refused_by_breaker += 1;
@@ -201,13 +209,14 @@ impl Hook {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         // The token last: a request that is refused otherwise takes none.
         let why = match permit {
-            Ok(permit) if bucket.take(now) => {
-                return Ok((Attempt { hook: self, ticket: Some(ticket) }, permit));
-            }
-            Ok(_) => {
-                counters.refused_by_rate += 1;
-                format!("over the rate of {} requests per second", self.config.rate)
-            }
+            Ok(permit) => match rate.take(user, now) {
+                Ok(()) => return Ok((Attempt { hook: self, ticket: Some(ticket) }, permit)),
+                Err(over) => {
+                    counters.refused_by_rate += 1;
+                    let share = if over == Over::Share { "one user's share of " } else { "" };
+                    format!("over {share}the rate of {} requests per second", self.config.rate)
+                }
+            },
             Err(_) => {
                 counters.refused_by_concurrency += 1;
                 format!("{} requests are under way", self.config.max_concurrent)

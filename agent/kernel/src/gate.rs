@@ -7,7 +7,7 @@ use aya::{
     maps::{Array, HashMap, MapData, MapError},
     sys::{Stats, enable_stats},
 };
-use mcpwarden_abi::{self as abi, Endpoint, GateBucket, GateCaller, GateMember, GateSettings};
+use mcpwarden_abi::{self as abi, Endpoint, GateBucket, GateCaller, GateMember, GateSettings, GateTexts};
 use mcpwarden_gate::{ENTRIES, Head, Turn, View};
 
 use super::{
@@ -27,6 +27,7 @@ pub struct Gate {
     settings: Array<MapData, GateSettings>,
     heads: Array<MapData, Head>,
     next: Array<MapData, [u16; ENTRIES]>,
+    texts: Array<MapData, GateTexts>,
     members: HashMap<MapData, u64, GateMember>,
     endpoints: HashMap<MapData, Endpoint, GateMember>,
     gated: HashMap<MapData, u64, [u64; abi::GATED_WORDS]>,
@@ -56,6 +57,7 @@ impl Gate {
             settings: take(ebpf, "GATE_SETTINGS")?,
             heads: take(ebpf, "GATE_HEADS")?,
             next: take(ebpf, "GATE_NEXT")?,
+            texts: take(ebpf, "GATE_TEXTS")?,
             members: take(ebpf, "GATE_MEMBERS")?,
             endpoints: take(ebpf, "GATE_ENDPOINTS")?,
             gated: take(ebpf, "GATED")?,
@@ -108,6 +110,11 @@ impl Gate {
     pub fn write(&mut self, half: u32, table: &View<'_>) -> Result<(), MapError> {
         self.heads.set(half, Head { generation: 0, ..*table.head }, 0)?;
         self.next.set(half, table.next, 0)
+    }
+
+    /// Writes what is said of the denials of the table in this half.
+    pub fn write_texts(&mut self, half: u32, texts: &GateTexts) -> Result<(), MapError> {
+        self.texts.set(half, texts, 0)
     }
 
     /// Gives the table in this half its number.

@@ -1,6 +1,7 @@
 //! Guards that others wrote are asked on threads of their own: the main loop hands questions over, and takes answers in.
 
 mod reports;
+mod turns;
 
 use std::{
     collections::BTreeMap,
@@ -15,14 +16,12 @@ use mcpwarden_policy::{
 };
 use tokio::{
     runtime::{Builder, Runtime},
-    sync::{
-        Semaphore,
-        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    },
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
 };
 
 use crate::external::{Answered, External, Externals};
 pub use reports::Reports;
+use turns::Turns;
 
 /// Components that run at once, of all guards.
 const RUNNING: usize = 32;
@@ -42,7 +41,7 @@ pub struct Guards {
 #[derive(Clone)]
 struct Asked {
     external: Arc<External>,
-    turns: Arc<Semaphore>,
+    turns: Arc<Turns>,
 }
 
 impl Default for Guards {
@@ -68,7 +67,7 @@ impl Guards {
             self.runtime = Some(builder.build()?);
         }
         let asked = |(name, external): (&Arc<GuardName>, &Arc<External>)| {
-            let turns = Arc::new(Semaphore::new(external.at_once()));
+            let turns = Turns::new(external.at_once());
             (Arc::clone(name), Asked { external: Arc::clone(external), turns })
         };
         self.asked = externals.iter().map(asked).collect();
@@ -121,7 +120,7 @@ impl Asked {
         let (started, deadline) = (Instant::now(), question.timeout);
         let late =
             |question: &GuardQuestion| Answered::of(question, Err(GuardFailure::Timeout), started.elapsed());
-        let Ok(Ok(_turn)) = tokio::time::timeout(deadline, self.turns.acquire()).await else {
+        let Ok(_turn) = tokio::time::timeout(deadline, self.turns.take(question.owner)).await else {
             return late(&question);
         };
         let left = deadline.saturating_sub(started.elapsed());

@@ -21,10 +21,10 @@ const MAX_COMPONENT_BYTES: u64 = 64 << 20;
 const MAX_SIGNATURE_BYTES: u64 = 4_096;
 /// Where compiled components are kept, in the state directory.
 const CACHE: &str = "guards";
-/// Requests to a service under way, within a second, and at once before that counts: a client's burst is no fault of the service.
+/// Requests to a service under way, if the configuration does not say.
 const AT_ONCE: usize = 8;
-const RATE: u32 = 10_000;
-const BURST: u32 = 100_000;
+/// Requests to a service in a second, likewise.
+const PER_SECOND: u32 = 1_000;
 
 /// When the secrets of services are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,13 +142,14 @@ fn service(entry: &GuardEntry, settings: &GuardSettings, secrets: Secrets) -> Re
     let bearer = settings.token_file.as_ref().map(|file| Authentication::Bearer(source(file)));
     let hmac = settings.hmac_file.as_ref().map(|file| Authentication::Hmac(source(file)));
     let at_once = settings.max_concurrent.map_or(AT_ONCE, |most| most as usize);
+    let per_second = settings.max_per_second.unwrap_or(PER_SECOND);
     let hook = Hook::new(HookConfig {
         ca_file: settings.ca_file.as_ref().map(|file| path(file.as_str())),
         client_certificate: certificate.zip(key),
         authentication: bearer.or(hmac),
         max_concurrent: at_once,
-        rate: RATE,
-        burst: BURST,
+        rate: per_second,
+        burst: per_second.saturating_mul(2),
         request_bytes: 4 << 20,
         breaker: BreakerConfig::default(),
         ..HookConfig::new(entry.external_name(), url.as_str(), timeout)

@@ -66,6 +66,14 @@ pub enum LoadError {
         /// The name of the export.
         found: String,
     },
+    /// The component needs a later version of the interface.
+    #[error(
+        "the component needs {found}; this agent has mcp:security-guard/guard@0.1.0: update the agent, or build the component for 0.1.0"
+    )]
+    NewerVersion {
+        /// The name of the export.
+        found: String,
+    },
     /// The interface lacks a function.
     #[error("the component does not export `{function}` of mcp:security-guard/guard@0.1.0")]
     MissingFunction {

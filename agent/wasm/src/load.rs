@@ -19,8 +19,9 @@ use crate::{
 /// The names of the two interfaces, without the version.
 const GUARD: &str = "mcp:security-guard/guard";
 const HOST: &str = "mcp:security-guard/host";
-/// Versions of the contract that this agent understands: a larger patch only adds.
+/// The contract that this agent has: 0.1.0. A component names the least version that it needs.
 const CONTRACT: &str = "0.1.";
+const PATCHES: std::ops::RangeInclusive<u32> = 0..=0;
 /// Versions of WASI with the interfaces of `wasi`.
 const WASI: &str = "0.2.";
 
@@ -71,12 +72,15 @@ pub(crate) fn link(
     for (name, export) in ty.exports(engine) {
         let ComponentItem::ComponentInstance(instance) = export.ty else { continue };
         match split(name) {
-            (GUARD, version) if version.starts_with(CONTRACT) => interface = Some((name, instance)),
+            (GUARD, version) if is_known(version) => interface = Some((name, instance)),
             (GUARD, _) => other = Some(name),
             _ => {}
         }
     }
     let (name, interface) = interface.ok_or_else(|| match other {
+        Some(found) if found.contains(&format!("@{CONTRACT}")) => {
+            LoadError::NewerVersion { found: found.to_owned() }
+        }
         Some(found) => LoadError::OtherVersion { found: found.to_owned() },
         None => LoadError::MissingInterface,
     })?;
@@ -96,7 +100,7 @@ fn imports(engine: &Engine, component: &Component) -> Result<Linker<State>, Load
     let refused = |error: wasmtime::Error| LoadError::ImportType(text(&error));
     for (name, import) in component.component_type().imports(engine) {
         let (interface, version) = split(name);
-        let is_host = interface == HOST && version.starts_with(CONTRACT);
+        let is_host = interface == HOST && is_known(version);
         let is_wasi = interface.starts_with("wasi:") && version.starts_with(WASI);
         let ComponentItem::ComponentInstance(instance) = import.ty else {
             unknown.push(format!("`{name}`"));
@@ -131,6 +135,12 @@ fn imports(engine: &Engine, component: &Component) -> Result<Linker<State>, Load
         }
     }
     if unknown.is_empty() { Ok(linker) } else { Err(LoadError::Imports(unknown)) }
+}
+
+/// Whether this agent has all that a version of the contract has.
+fn is_known(version: &str) -> bool {
+    let patch = version.strip_prefix(CONTRACT).and_then(|patch| patch.parse::<u32>().ok());
+    patch.is_some_and(|patch| PATCHES.contains(&patch))
 }
 
 /// Splits `wasi:io/poll@0.2.3` into name and version.

@@ -76,6 +76,9 @@ pub const RECORD_GATE: u8 = 8;
 /// Bytes of a write that is refused follow; they are no part of the stream. Its [`RECORD_GATE`] comes behind the last of
 /// them.
 pub const RECORD_REFUSED: u8 = 9;
+/// The gate rewrites bytes of a write: [`GATE_TEXT_BYTES`] of which the first `value` are the text that takes the place of a
+/// name, and then the bytes of the client from `offset` of the stream on. Its [`RECORD_GATE`] comes behind it.
+pub const RECORD_REWRITTEN: u8 = 10;
 
 /// Follows the header of a [`RECORD_GATE`].
 #[repr(C)]
@@ -93,12 +96,54 @@ pub struct GateInfo {
     pub because: u8,
     /// The byte that was overwritten.
     pub original: u8,
+    /// Whether more than that was: the name, and the arguments, by a text. A [`RECORD_REWRITTEN`] came before.
+    pub is_rewritten: u8,
     /// Always 0.
-    pub zero: [u8; 7],
+    pub zero: [u8; 6],
 }
 
+/// Most bytes of a text that takes the place of a name.
+pub const GATE_TEXT_BYTES: usize = 96;
+/// How many forms a text has; a power of two.
+pub const GATE_TEXT_FORMS: usize = 4;
+/// How many texts there are; a power of two.
+pub const GATE_TEXTS_MOST: usize = 64;
+/// What follows the text where arguments are rewritten as well; blanks follow, to their end.
+pub const GATE_TEXT_TAIL: [u8; 16] = *b"\",\"arguments\":{}";
+
+/// Why a call was denied, for whoever called: letters of a JSON string that stand for themselves.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateText {
+    /// How long each form is; 0: there is none.
+    pub lengths: [u32; GATE_TEXT_FORMS],
+    /// The forms, the longest first: the first takes effect that there is room for.
+    pub forms: [[u8; GATE_TEXT_BYTES]; GATE_TEXT_FORMS],
+}
+
+impl GateText {
+    /// None, so that one byte is overwritten.
+    pub const NONE: Self =
+        Self { lengths: [0; GATE_TEXT_FORMS], forms: [[0; GATE_TEXT_BYTES]; GATE_TEXT_FORMS] };
+}
+
+/// The texts of a table.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateTexts {
+    /// Which text, by the number of the outcome.
+    pub of_outcome: [u8; GATE_OUTCOMES],
+    /// Which text, by what the calls before say: one of the gate's `BY_…` constants.
+    pub of_calls: [u8; 16],
+    /// By number; the first is that of whatever is not told apart.
+    pub texts: [GateText; GATE_TEXTS_MOST],
+}
+
+/// Outcomes that a table tells apart; a power of two.
+pub const GATE_OUTCOMES: usize = 4_096;
+
 /// Size of what the kernel half knows of a connection that is judged; of 8 bytes each.
-pub const GATED_WORDS: usize = 87;
+pub const GATED_WORDS: usize = 93;
 
 /// The write was let through, though nobody can tell what it asks for.
 pub const GATE_PASSED: u8 = 0;

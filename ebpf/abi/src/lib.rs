@@ -467,5 +467,6 @@ pub struct KernelLayout {
 
 #[cfg(feature = "user")]
 plain! {
-    ChannelKey, Channel, Connection, Stream, KernelLayout, RecordHeader, Share, ExecInfo, Holder, GateSettings, GateInfo, GateMember, GateBucket, GateCaller
+    ChannelKey, Channel, Connection, Stream, KernelLayout, RecordHeader, Share, ExecInfo, Holder, GateSettings, GateInfo, GateMember, GateBucket, GateCaller,
+    GateTexts
 }

@@ -1,8 +1,9 @@
 //! Records as they lie in the ring, taken apart with their lengths checked.
 
 use crate::{
-    ConnectInfo, ExecInfo, GateInfo, RECORD_CONNECT, RECORD_DATA, RECORD_EXEC, RECORD_EXIT, RECORD_GAP,
-    RECORD_GATE, RECORD_REFUSED, RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, SocketInfo, Stream,
+    ConnectInfo, ExecInfo, GATE_TEXT_BYTES, GateInfo, RECORD_CONNECT, RECORD_DATA, RECORD_EXEC, RECORD_EXIT,
+    RECORD_GAP, RECORD_GATE, RECORD_REFUSED, RECORD_REWRITTEN, RECORD_SOCKET, RECORD_SOCKET_CLOSED,
+    RecordHeader, SocketInfo, Stream,
 };
 
 /// A value of which any bytes are one: `repr(C)`, integers alone, no padding.
@@ -20,6 +21,8 @@ pub enum Record<'a> {
     Gap(RecordHeader),
     /// Bytes of a write that is refused; a [`Record::Gate`] comes behind the last of them.
     Refused(RecordHeader, &'a [u8]),
+    /// The gate rewrites bytes of a write: the text, and then the bytes of the client; a [`Record::Gate`] comes behind it.
+    Rewritten(RecordHeader, &'a [u8], &'a [u8]),
     /// The gate did something to a write, or could not tell what it asks for.
     Gate(RecordHeader, GateInfo),
     /// A process whose stdin and stdout are a connection runs a program; its argv, NUL-separated.
@@ -41,6 +44,7 @@ impl Record<'_> {
             Self::Data(header, _)
             | Self::Gap(header)
             | Self::Refused(header, _)
+            | Self::Rewritten(header, ..)
             | Self::Gate(header, _)
             | Self::Exec(header, ..)
             | Self::Exit(header)
@@ -59,6 +63,10 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         RECORD_DATA => Some(Record::Data(header, rest.get(..header.length as usize)?)),
         RECORD_GAP => Some(Record::Gap(header)),
         RECORD_REFUSED => Some(Record::Refused(header, rest.get(..header.length as usize)?)),
+        RECORD_REWRITTEN => {
+            let (text, bytes) = rest.get(..header.length as usize)?.split_at_checked(GATE_TEXT_BYTES)?;
+            Some(Record::Rewritten(header, text.get(..header.value as usize)?, bytes))
+        }
         RECORD_GATE => Some(Record::Gate(header, read(rest)?)),
         RECORD_EXEC => {
             let info: ExecInfo = read(rest)?;
@@ -92,7 +100,7 @@ pub fn bytes_of<T: Plain>(value: &T) -> &[u8] {
 /// What of a record says something: the reserved memory of one can be longer than its bytes.
 pub fn used(bytes: &[u8]) -> &[u8] {
     let extra = |header: &RecordHeader| match header.kind {
-        RECORD_DATA | RECORD_REFUSED => Some(header.length as usize),
+        RECORD_DATA | RECORD_REFUSED | RECORD_REWRITTEN => Some(header.length as usize),
         RECORD_EXEC => Some(size_of::<ExecInfo>() + header.length as usize),
         _ => None,
     };
@@ -140,7 +148,8 @@ mod tests {
     #[test]
     fn record_lengths_are_validated() {
         let header = |kind, length| RecordHeader { kind, length, ..Default::default() };
-        let cases: [(&str, Vec<u8>, bool); 15] = [
+        let rewritten = |value, length| RecordHeader { value, ..header(RECORD_REWRITTEN, length) };
+        let cases: [(&str, Vec<u8>, bool); 20] = [
             ("empty", Vec::new(), false),
             ("half a header", vec![1; 10], false),
             ("unknown kind", record(header(99, 0), b""), false),
@@ -155,6 +164,11 @@ mod tests {
             ("gate without its facts", record(header(RECORD_GATE, 0), &[0; 23]), false),
             ("refused", record(header(RECORD_REFUSED, 3), b"abc"), true),
             ("refused, longer than the record", record(header(RECORD_REFUSED, 4), b"abc"), false),
+            ("rewritten", record(rewritten(5, 99), &[0; 99]), true),
+            ("rewritten, and no bytes", record(rewritten(96, 96), &[0; 96]), true),
+            ("rewritten, by a longer text", record(rewritten(97, 99), &[0; 99]), false),
+            ("rewritten, without the text", record(rewritten(5, 95), &[0; 95]), false),
+            ("rewritten, longer than the record", record(rewritten(5, 100), &[0; 99]), false),
             ("exit", record(header(RECORD_EXIT, 0), b""), true),
         ];
         for (name, bytes, good) in cases {

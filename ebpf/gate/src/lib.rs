@@ -20,6 +20,7 @@ mod choice;
 mod history;
 mod http;
 mod outcome;
+mod rewrite;
 mod scan;
 mod table;
 
@@ -32,6 +33,7 @@ pub use history::{
 };
 pub use http::{BODY, CODED, END, FAULT, Fault, HEAD_BYTES, HttpRequests, NAMES};
 pub use outcome::{CONDITIONAL, DENY, OUTCOME_NUMBERS, OUTCOMES, UNDECIDED};
+pub use rewrite::{KEY_BYTES, NAME_BEFORE, REWRITE_BYTES, Reach, Rewrite, opening};
 pub use scan::{CHUNK_BYTES, Chunk, Decision, LONG_NAME_BYTES, Marks, NOWHERE, Scan};
 pub use table::{
     ACROSS_JUDGED, ACROSS_REMEMBERED, ARGUMENT_TEXT, CLASS_AS_PROMPT, CLASS_AS_TOOL, CLASSES_RESERVED,

@@ -1,6 +1,6 @@
 //! A byte of a write is overwritten in the memory of the process that writes it, where that may be.
 
-use core::ffi::c_void;
+use core::{arch::asm, ffi::c_void};
 
 use aya_ebpf::{
     bindings::task_struct,
@@ -20,6 +20,8 @@ pub static MAY_NEUTRALIZE: u32 = 0;
 /// `linux/mm.h`
 const VM_WRITE: u64 = 2;
 const VM_SHARED: u64 = 8;
+/// The number of `bpf_probe_write_user`.
+const PROBE_WRITE_USER: i32 = 36;
 /// `linux/errno.h`
 const EBUSY: i64 = -16;
 /// How often it is tried to look at a process's memory while another of its threads changes what it has. That takes
@@ -32,12 +34,7 @@ pub const NOT_OVERWRITTEN: u32 = 256;
 /// Overwrites the byte at an address with one that is in no name. What it was; [`NOT_OVERWRITTEN`] where that cannot be.
 #[inline(always)]
 pub fn overwrite(address: u64) -> u32 {
-    // SAFETY: a static of this program, which the agent sets before the load.
-    if unsafe { core::ptr::read_volatile(&raw const MAY_NEUTRALIZE) } == 0 {
-        return NOT_OVERWRITTEN;
-    }
-    // Shared memory is somebody else's too, and perhaps a file.
-    if memory_flags(address) & (VM_WRITE | VM_SHARED) != VM_WRITE {
+    if !may_overwrite(address) {
         return NOT_OVERWRITTEN;
     }
     let Some(original) = read::<u8>(address) else { return NOT_OVERWRITTEN };
@@ -47,6 +44,45 @@ pub fn overwrite(address: u64) -> u32 {
         return NOT_OVERWRITTEN;
     }
     original as u32
+}
+
+/// Whether a byte may be overwritten: of the process alone, and as the process could.
+#[inline(always)]
+pub fn may_overwrite(address: u64) -> bool {
+    // SAFETY: a static of this program, which the agent sets before the load.
+    if unsafe { core::ptr::read_volatile(&raw const MAY_NEUTRALIZE) } == 0 {
+        return false;
+    }
+    // Shared memory is somebody else's too, and perhaps a file.
+    memory_flags(address) & (VM_WRITE | VM_SHARED) == VM_WRITE
+}
+
+/// Writes `size` bytes of a program's memory, at least one and no more than `N`, into that of the process. Whether they are there.
+///
+/// The bound stands right before the call: see [`kernel::copy_bytes`].
+#[inline(always)]
+pub fn write_bytes<const N: usize>(address: u64, from: *const [u8; N], size: u64) -> bool {
+    let failed: i64;
+    // SAFETY: `from` is N long and no more is read; the helper is `(to, from, size)` and checks the address. Helpers take r1 to
+    // r5, of which nothing is left, and answer in r0.
+    unsafe {
+        asm!(
+            "if r3 > 0 goto +1",
+            "r3 = 1",
+            "if r3 <= {limit} goto +1",
+            "r3 = {limit}",
+            "call {helper}",
+            limit = const N,
+            helper = const PROBE_WRITE_USER,
+            inout("r1") address => _,
+            inout("r2") from => _,
+            inout("r3") size => _,
+            out("r0") failed,
+            out("r4") _,
+            out("r5") _,
+        );
+    }
+    failed == 0
 }
 
 /// What is asked of a process's memory, and what is found.

@@ -9,9 +9,10 @@ use aya_ebpf::{
     maps::{Array, HashMap},
 };
 use mcpwarden_abi::{
-    ConnectionId, Counter, Endpoint, GATE_ENDPOINTS_MOST, GATED_WORDS, GateMember, GateSettings, SOCKET,
+    ConnectionId, Counter, Endpoint, GATE_ENDPOINTS_MOST, GATED_WORDS, GateMember, GateSettings, GateTexts,
+    SOCKET,
 };
-use mcpwarden_gate::{Chunk, ENTRIES, Head, Marks, Number, Scan, Subject};
+use mcpwarden_gate::{Chunk, ENTRIES, Head, Marks, Number, Rewrite, Scan, Subject};
 
 use crate::{
     source::{Source, User},
@@ -29,6 +30,10 @@ pub static HEADS: Array<Head> = Array::with_max_entries(2, 0);
 /// The automaton of each table.
 #[map(name = "GATE_NEXT")]
 pub static NEXT: Array<[u16; ENTRIES]> = Array::with_max_entries(2, 0);
+
+/// What is said of calls that are denied, of each table.
+#[map(name = "GATE_TEXTS")]
+pub static TEXTS: Array<GateTexts> = Array::with_max_entries(2, 0);
 
 /// Which connections are judged, and as what. User space alone writes it.
 #[map(name = "GATE_MEMBERS")]
@@ -78,7 +83,25 @@ pub struct Gated {
     pub zero: u32,
     /// Whose calls these are, as it was when the write began: user space can change or remove what is in its table.
     pub member: GateMember,
+    pub rewriting: Rewriting,
     pub reading: Reading,
+}
+
+/// What of a message is to be rewritten, and by what.
+#[repr(C)]
+pub struct Rewriting {
+    /// The first byte, and the one behind the last.
+    pub from: User,
+    pub to: User,
+    /// Where the next bytes lie that its end is looked for in, and where they end.
+    pub next: User,
+    pub end: User,
+    pub rewrite: Rewrite,
+    /// Whether arguments are among it.
+    pub has_arguments: u32,
+    /// Which text, and which of its forms.
+    pub text: u16,
+    pub form: u16,
 }
 
 /// An entry as it is put into the table. All zeros.

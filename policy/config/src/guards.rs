@@ -229,10 +229,16 @@ pub struct GuardSettings {
     /// `http`: what the service sees of arguments and results. Without this key, `redacted`. Example: `full`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
-    /// `http`: the number of requests at once. Without this key, 8. Example: `8`.
+    /// `http`: the number of requests at once, at most three quarters of them about one user's servers: others wait.
+    /// Without this key, 8. Example: `8`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub max_concurrent: Option<u32>,
+    /// `http`: the number of requests per second, twice as many in a burst, and at most three quarters of them about one
+    /// user's servers: a question beyond counts as a failure of the guard. Without this key, 1000. Example: `200`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 50000))]
+    pub max_per_second: Option<u32>,
     /// `wasm`, `http`: whether calls of a tool are denied until the guard has judged its definition. Without this key,
     /// `false`. Example: `true`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,6 @@
 //! What follows from a decision, and where events go: enforcement, store, sinks, metrics, control.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use mcpwarden_terms::Severity;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::texts::{DenialName, DenialText};
 use super::values::{AbsolutePath, AllowDeny, Bytes, Glob, HttpUrl, Period, SecretFile};
 
 /// The effect of a denial.
@@ -21,6 +23,15 @@ pub struct Enforcement {
     /// whether the gate refuses denied messages, or lets them pass and reports them. A single write that cannot be
     /// overwritten is refused in any case.
     pub fallback: Fallback,
+    /// With `neutralize`: whether the gate writes the reason in place of the name and the arguments of a denied call, so that
+    /// the server's answer tells it to the model. If the message has no room for it, or with `false`, the gate overwrites one
+    /// byte of the name.
+    pub explain: bool,
+    /// With `explain`: what the gate writes in place of `blocked by policy: CODE (mcpwarden)`, by code, by guard, or by
+    /// guard and code, at most 96 bytes each.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
+    pub messages: BTreeMap<DenialName, DenialText>,
     /// The number of bytes of one write that the gate reads. Bytes.
     #[schemars(extend("minimum" = 1024, "maximum" = 65536))]
     pub window_bytes: Bytes,
@@ -39,6 +50,8 @@ impl Default for Enforcement {
             stdio: StdioEnforcement::Observe,
             network: NetworkEnforcement::Observe,
             fallback: Fallback::Deny,
+            explain: true,
+            messages: BTreeMap::new(),
             window_bytes: Bytes(16 << 10),
             undecided: AllowDeny::Allow,
             persist: false,
@@ -55,7 +68,7 @@ pub enum StdioEnforcement {
     Observe,
     /// The write fails. Most clients then close the session.
     Deny,
-    /// The gate overwrites one byte of the tool's name: the server refuses the call, and the session continues.
+    /// The gate overwrites the tool's name: the server refuses the call, and the session continues.
     Neutralize,
 }
 

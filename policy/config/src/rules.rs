@@ -187,7 +187,7 @@ fn external_guards(config: &Config, add: &mut impl FnMut(Vec<Step>, String)) {
 const MOST_EXTERNAL: usize = 32;
 
 /// Which settings are given, and which guards have them.
-fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 29] {
+fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [GuardKind]); 30] {
     use GuardKind::{
         AdminToken, DisabledTool, Http, ResultInjection, RugPull, Sampling, ServerAccess, ToolAccess,
         ToolPoisoning, Wasm,
@@ -220,6 +220,7 @@ fn guard_settings(settings: &GuardSettings) -> [(&'static str, bool, &'static [G
         ("hmac_file", settings.hmac_file.is_some(), &[Http]),
         ("share", settings.share.is_some(), &[Http]),
         ("max_concurrent", settings.max_concurrent.is_some(), &[Http]),
+        ("max_per_second", settings.max_per_second.is_some(), &[Http]),
         ("hold_until_judged", settings.hold_until_judged.is_some(), &[Wasm, Http]),
         ("valid_for", settings.valid_for.is_some(), &[Wasm, Http]),
     ]

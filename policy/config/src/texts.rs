@@ -1,4 +1,4 @@
-//! Texts of conditions of rules: where an argument stands, hosts, directories.
+//! Texts of conditions of rules (where an argument stands, hosts, directories), and of denials.
 
 use mcpwarden_terms::{Prefix, checked_text, glob};
 
@@ -66,5 +66,38 @@ checked_text!(
         _ if !text.starts_with('/') => Err("it does not begin with /, and is not `.`".into()),
         _ if text.split('/').any(|part| part == "..") => Err("it has `..` in it".into()),
         _ => Ok(()),
+    }
+);
+
+checked_text!(
+    /// The denials of a code (`tool_denied`), of a guard (`tool_access`), or both (`tool_access/tool_denied`).
+    DenialName, "denial-name", |text| {
+        let is_part = |part: &str| {
+            !part.is_empty() && part.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b':'))
+        };
+        match text.split('/').count() <= 2 && text.split('/').all(is_part) && text.len() <= 128 {
+            true => Ok(()),
+            false => Err("it is not the code of a denial, a guard, or guard/code".into()),
+        }
+    }
+);
+
+/// Longest text of a denial: what the kernel half has room for. Bytes.
+const MOST_DENIAL_BYTES: usize = 96;
+
+checked_text!(
+    /// What takes the place of the name of a denied tool.
+    DenialText, "denial-text", |text| {
+        if text.is_empty() || text.len() > MOST_DENIAL_BYTES {
+            return Err(format!("it has {} bytes; it may have 1 to {MOST_DENIAL_BYTES}", text.len()));
+        }
+        if text.chars().any(|char| char.is_control() || matches!(char, '"' | '\\')) {
+            return Err("it contains a quote, a backslash or a control character".into());
+        }
+        // A server could offer a tool of that name.
+        match text.trim().contains(' ') {
+            true => Ok(()),
+            false => Err("it is one word, which may be the name of a tool; it needs a blank".into()),
+        }
     }
 );

@@ -36,4 +36,8 @@ pub struct GateDecided {
     pub pid: u32,
     /// The number of bytes of the write that the gate read; for `unseen`, the number of unseen bytes.
     pub bytes: u64,
+    /// Whether the server's answer tells the client the reason: the gate wrote it in place of the tool's name
+    /// (`enforcement.explain`).
+    #[serde(default)]
+    pub explained: bool,
 }

@@ -13,6 +13,8 @@ pub struct GuardQuestion {
     pub id: Arc<str>,
     /// Whom.
     pub guard: Arc<GuardName>,
+    /// The account of the server that it is about, where that is known.
+    pub owner: Option<u32>,
     /// What.
     pub request: Arc<GuardRequest>,
     /// How long it has.

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 #[test]
 fn denied_call_is_neutralized_and_session_continues() -> Result<()> {
     let test = "denied_call_is_neutralized_and_session_continues";
-    let Some(agent) = agent(test, "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [ad*] }")?
+    let Some(agent) =
+        agent(test, "enforcement: { stdio: neutralize, explain: false }\npolicy: { denied_tools: [ad*] }")?
     else {
         return Ok(());
     };

@@ -9,19 +9,20 @@ use mcpwarden_tests::gated::agent;
 use mcpwarden_tests::places;
 use serde_json::{Value, json};
 
-/// The session goes on: what its server says to the name that the gate has neutralized is the answer.
+/// The session goes on: what its server says to the name that the gate has written is the answer, and has the reason in it.
 #[test]
 fn neutralized_call_fails_and_session_continues() -> Result<()> {
     let test = "neutralized_call_fails_and_session_continues";
     let Some(agent) = agent(test, &config("neutralize"))? else { return Ok(()) };
     for (client, error) in [
-        (Client::Python, "MCPError: unknown tool: ad\u{7f}"),
-        (Client::TypeScript, "McpError: MCP error -32602: unknown tool: ad\u{7f}"),
-        (Client::TypeScript2, "ProtocolError: unknown tool: ad\u{7f}"),
+        (Client::Python, "MCPError: unknown tool: "),
+        (Client::TypeScript, "McpError: MCP error -32602: unknown tool: "),
+        (Client::TypeScript2, "ProtocolError: unknown tool: "),
     ] {
         let [before, denied, after] = called(&agent, client)?;
         ensure!(is_answered(&before), "{client:?}: before: {before}");
-        ensure!(denied["error"] == error, "{client:?}: {denied}");
+        let expected = format!("{error}blocked by policy: tool_denied (mcpwarden)");
+        ensure!(denied["error"] == expected, "{client:?}: {denied}");
         ensure!(is_answered(&after), "{client:?}: after: {after}");
     }
     agent.stop()?;
@@ -59,7 +60,7 @@ fn called(agent: &Agent, client: Client) -> Result<[Value; 3]> {
     let directory = tempfile::tempdir().context("no temporary directory")?;
     let [outcomes, is_known] = ["outcomes.jsonl", "is-known"].map(|name| directory.path().join(name));
     let echo = json!({"name": "echo", "arguments": {"text": "x"}});
-    let add = json!({"name": "add", "arguments": {"a": 20, "b": 22}});
+    let add = json!({"name": "add", "arguments": {"a": 20, "b": 22, "note": "The sum of both."}});
     let plan = Plan {
         command: places::program("benign-server"),
         env: json!({}),

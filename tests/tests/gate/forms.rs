@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use messages::{Dice, Frame, is_denied_by_name};
 
-const CONFIG: &str = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add, 'delete_*', '工*'] }";
+const CONFIG: &str =
+    "enforcement: { stdio: neutralize, explain: false }\npolicy: { denied_tools: [add, 'delete_*', '工*'] }";
 
 /// Most messages of one write that are overwritten; of one with more that are denied, all are refused.
 const MOST_NEUTRALIZED: usize = 4;

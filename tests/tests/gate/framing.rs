@@ -41,7 +41,7 @@ fn by_tool_access() -> Value {
 #[test]
 fn only_denied_messages_of_a_write_are_neutralized() -> Result<()> {
     let test = "only_denied_messages_of_a_write_are_neutralized";
-    let config = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [add] }";
+    let config = "enforcement: { stdio: neutralize, explain: false }\npolicy: { denied_tools: [add] }";
     let Some(agent) = agent(test, config)? else { return Ok(()) };
     for wiring in WIRINGS {
         let mut session = Gated::start(&agent, wiring, &[])?;
@@ -118,7 +118,8 @@ fn allowed_calls_in_refused_write_are_reported() -> Result<()> {
 #[test]
 fn content_length_bodies_are_judged() -> Result<()> {
     for mode in ["neutralize", "deny"] {
-        let config = format!("enforcement: {{ stdio: {mode} }}\npolicy: {{ denied_tools: [add] }}");
+        let config =
+            format!("enforcement: {{ stdio: {mode}, explain: false }}\npolicy: {{ denied_tools: [add] }}");
         let Some(agent) = agent("content_length_bodies_are_judged", &config)? else { return Ok(()) };
         for wiring in WIRINGS {
             let what = || format!("{mode} {wiring:?}");

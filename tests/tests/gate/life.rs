@@ -10,7 +10,9 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use mcpwarden_tests::agent::is;
 use mcpwarden_tests::command::configured;
-use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, agent_of, is_through, was_not_neutralized};
+use mcpwarden_tests::gated::{
+    Gated, WIRINGS, add, agent, agent_of, is_marked, is_through, was_not_neutralized,
+};
 use mcpwarden_tests::patience::{fewer, patience};
 use mcpwarden_tests::peer::{call, echo, wait_until};
 use mcpwarden_tests::wiring::Wiring;
@@ -118,9 +120,7 @@ fn each_write_is_judged_by_a_single_policy() -> Result<()> {
                     }
                     let answers = session.hear(4)?;
                     let is_neutralized = |at: u64| {
-                        answers
-                            .get(&(id + at))
-                            .is_some_and(|answer| answer["error"].to_string().contains('\u{7f}'))
+                        answers.get(&(id + at)).is_some_and(|answer| is_marked(&answer["error"].to_string()))
                     };
                     let found = [0, 1, 2, 3].map(is_neutralized);
                     match found {

@@ -4,6 +4,7 @@ mod arguments;
 mod block;
 mod calls;
 mod clients;
+mod explain;
 mod fallback;
 mod forms;
 mod framing;

@@ -10,7 +10,7 @@ use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
+use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_marked, is_through};
 use mcpwarden_tests::peer::{Peer, echo, initialize};
 use mcpwarden_tests::places;
 use mcpwarden_tests::script::Step;
@@ -48,7 +48,7 @@ fn stops_all(peer: &mut Peer, mode: &str) -> Result<()> {
         if written.is_ok() {
             let answer = peer.answer()?;
             ensure!(answer["id"] == request["id"], "{answer}");
-            ensure!(answer["error"].to_string().contains('\u{7f}'), "{answer}");
+            ensure!(is_marked(&answer["error"].to_string()), "{answer}");
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::thread;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum as _;
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_through};
+use mcpwarden_tests::gated::{Gated, WIRINGS, add, agent, is_marked, is_through};
 use mcpwarden_tests::io_methods::WriteMethod;
 use mcpwarden_tests::memory::Memory;
 use mcpwarden_tests::peer::{echo, wait_until};
@@ -96,7 +96,7 @@ fn what_becomes(
         Err(error) => return Err(error.into()),
     };
     let heard = session.heard()?;
-    ensure!(!heard.contains(&format!("\"id\":{}", id + 1)) || heard.contains("ad\u{7f}"), "{heard}");
+    ensure!(!heard.contains(&format!("\"id\":{}", id + 1)) || is_marked(&heard), "{heard}");
     Ok(stopped)
 }
 

@@ -93,11 +93,12 @@ fn missing_stream_bytes_are_reported_as_gaps() {
 fn gated_frame_is_reported_as_the_client_wrote_it() {
     enum Gate {
         Neutralize(u64, u8),
+        Rewrite(u64, &'static str, &'static str),
         Refuse(u64, &'static [u8]),
         Data(u64, &'static [u8]),
     }
-    use Gate::{Data, Neutralize, Refuse};
-    let cases: [(&str, &[Gate], &[&str]); 12] = [
+    use Gate::{Data, Neutralize, Refuse, Rewrite};
+    let cases: [(&str, &[Gate], &[&str]); 20] = [
         ("nothing", &[Data(0, b"{\"a\":1}\n")], &["passed {\"a\":1}"]),
         ("one byte", &[Neutralize(4, b'x'), Data(0, b"{\"ab\x7f\"}\n")], &["neutralized {\"abx\"}"]),
         (
@@ -150,6 +151,53 @@ fn gated_frame_is_reported_as_the_client_wrote_it() {
             &[Neutralize(3, b'x'), Refuse(0, b"{\"a\x7f\"}\n{\"y\"}\n"), Data(0, b"{\"\x7f\x7f\"}\n")],
             &["refused {\"ax\"}", "refused {\"y\"}", "passed {\"\x7f\x7f\"}"],
         ),
+        (
+            "a name",
+            &[Rewrite(2, "delete", "no"), Data(0, b"{\"no    \"}\n{}\n")],
+            &["neutralized {\"delete\"}", "passed {}"],
+        ),
+        (
+            "a name and its arguments",
+            &[
+                Rewrite(2, "add\",\"arguments\":{\"a\":1}", "no"),
+                Data(0, b"{\"no\",\"arguments\":{}      }\n{}\n"),
+            ],
+            &["neutralized {\"add\",\"arguments\":{\"a\":1}}", "passed {}"],
+        ),
+        (
+            "a name, in three pieces",
+            &[Rewrite(2, "delete", "no"), Data(0, b"{\"n"), Data(3, b"o "), Data(5, b"   \"}\n")],
+            &["neutralized {\"delete\"}"],
+        ),
+        (
+            "another in its place, after one piece",
+            &[Rewrite(2, "delete", "no"), Data(0, b"{\"no"), Data(4, b"de  \"}\n")],
+            &["neutralized {\"dede  \"}"],
+        ),
+        (
+            "another in its place",
+            &[Rewrite(2, "delete", "no"), Data(0, b"{\"create\"}\n")],
+            &["passed {\"create\"}"],
+        ),
+        (
+            "a name, written again as it was left",
+            &[Rewrite(2, "delete", "no"), Rewrite(2, "no    ", "not so"), Data(0, b"{\"not so\"}\n{}\n")],
+            &["neutralized {\"delete\"}", "passed {}"],
+        ),
+        (
+            "two names",
+            &[
+                Rewrite(2, "delete", "no"),
+                Rewrite(13, "create", "no"),
+                Data(0, b"{\"no    \"}\n{\"no    \"}\n"),
+            ],
+            &["neutralized {\"delete\"}", "neutralized {\"create\"}"],
+        ),
+        (
+            "a name, and then the write is refused",
+            &[Rewrite(2, "delete", "no"), Refuse(0, b"{\"no    \"}\n"), Data(0, b"{\"no    \"}\n")],
+            &["refused {\"delete\"}", "passed {\"no    \"}"],
+        ),
     ];
     for (name, steps, expected) in cases {
         let mut stream = Stream::new(ConnectionId(1), Direction::ClientToServer, Limits::default());
@@ -168,7 +216,10 @@ fn gated_frame_is_reported_as_the_client_wrote_it() {
         let out = &mut Outlet { sockets: &mut sockets, counters: &mut counters, sink: &mut sink };
         for step in steps {
             match step {
-                Neutralize(offset, original) => stream.neutralize(*offset, *original),
+                Neutralize(offset, original) => stream.overwrite(*offset, Overwritten::byte(*original)),
+                Rewrite(offset, original, text) => {
+                    stream.overwrite(*offset, Overwritten::rewritten(original.as_bytes(), text.as_bytes()));
+                }
                 Refuse(offset, bytes) => stream.refuse(*offset, bytes.to_vec(), now, out),
                 Data(offset, bytes) => {
                     stream.data(Position { offset: *offset, ..Position::default() }, bytes, now, out);

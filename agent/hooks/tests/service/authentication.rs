@@ -55,7 +55,7 @@ async fn secrets_are_read_for_each_request() {
         let secrets = ["s3cret", "s3cret", "an0ther"];
         for secret in secrets {
             write(&path, &format!("{secret}\n"));
-            assert_eq!(hook.ask(&request()).await.0, Ok(GuardReply::Allow));
+            assert_eq!(hook.ask(&request(), Some(1_000)).await.0, Ok(GuardReply::Allow));
         }
         let requests = server.requests();
         assert_eq!(requests.len(), secrets.len());
@@ -86,7 +86,7 @@ async fn unusable_secrets_refuse_requests() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         // More often than failures open the breaker: the service is not at fault.
         for _ in 0..6 {
-            let (reply, told) = hook.ask(&request()).await;
+            let (reply, told) = hook.ask(&request(), Some(1_000)).await;
             let Err(GuardFailure::Refused(why)) = reply else { panic!("{reply:?}") };
             assert!(why.contains(expected) && !why.contains("s3cret"), "{why}");
             assert_eq!((told.status, told.breaker), (None, None));
@@ -134,7 +134,7 @@ async fn hanging_reader_is_bounded() {
     hangs.store(true, Ordering::SeqCst);
     let hanging = Hanging(hangs);
     for expected in ["in time", "in time", "2 requests are under way", "2 requests are under way"] {
-        let (reply, told) = hook.ask(&request()).await;
+        let (reply, told) = hook.ask(&request(), Some(1_000)).await;
         let Err(GuardFailure::Refused(why)) = reply else { panic!("{reply:?}") };
         assert!(why.contains(expected), "{why}");
         assert!(told.elapsed < SOON);
@@ -146,5 +146,5 @@ async fn hanging_reader_is_bounded() {
     while hook.state().in_flight > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert_eq!(hook.ask(&request()).await.0, Ok(GuardReply::Allow));
+    assert_eq!(hook.ask(&request(), Some(1_000)).await.0, Ok(GuardReply::Allow));
 }

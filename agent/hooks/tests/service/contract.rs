@@ -101,7 +101,7 @@ async fn operations_are_sent_and_answers_read() {
         let server = Server::answering(answer).await;
         let hook = hook(&server.url);
         for (operation, _) in operations() {
-            let (reply, told) = hook.ask(&GuardRequest { operation, context: context() }).await;
+            let (reply, told) = hook.ask(&GuardRequest { operation, context: context() }, None).await;
             assert_eq!(reply.as_ref(), Ok(&expected));
             assert_eq!((told.status, told.breaker), (Some(200), None));
         }
@@ -185,7 +185,7 @@ async fn statuses_and_bodies_decide() {
         (response("503 Service Unavailable", "", ""), 503, Err("it answers 503 Service Unavailable")),
     ] {
         let server = Server::of(Action::Close(sent)).await;
-        let (reply, told) = hook(&server.url).ask(&request()).await;
+        let (reply, told) = hook(&server.url).ask(&request(), Some(1_000)).await;
         let expected =
             expected.map(|()| GuardReply::Allow).map_err(|why| GuardFailure::Error(why.to_owned()));
         assert_eq!(reply, expected);

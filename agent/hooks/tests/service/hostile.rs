@@ -27,7 +27,7 @@ async fn timeout_holds_for_all_of_a_request() {
     ] {
         let server = Server::of(action.clone()).await;
         let hook = Hook::new(HookConfig { timeout: SHORT, ..config(&server.url) }).unwrap();
-        let (reply, told) = hook.ask(&request()).await;
+        let (reply, told) = hook.ask(&request(), Some(1_000)).await;
         assert_eq!(reply, Err(GuardFailure::Timeout), "{action:?}");
         assert!(SHORT <= told.elapsed && told.elapsed < SOON, "{:?} {action:?}", told.elapsed);
         assert_eq!(told.status, status, "{action:?}");
@@ -42,8 +42,10 @@ async fn timeout_holds_for_a_silent_listener() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for scheme in ["http", "https"] {
         let url = format!("{scheme}://{}/", listener.local_addr().unwrap());
-        let (reply, told) =
-            Hook::new(HookConfig { timeout: SHORT, ..config(&url) }).unwrap().ask(&request()).await;
+        let (reply, told) = Hook::new(HookConfig { timeout: SHORT, ..config(&url) })
+            .unwrap()
+            .ask(&request(), Some(1_000))
+            .await;
         assert_eq!(reply, Err(GuardFailure::Timeout), "{scheme}");
         assert!(SHORT <= told.elapsed && told.elapsed < SOON, "{scheme}");
     }
@@ -61,7 +63,7 @@ async fn endless_answers_are_cut() {
     ] {
         let server = Server::of(action).await;
         let hook = hook(&server.url);
-        let (reply, told) = hook.ask(&request()).await;
+        let (reply, told) = hook.ask(&request(), Some(1_000)).await;
         let why = format!("its answer is longer than {MAX_ANSWER_BYTES} bytes");
         assert_eq!(reply, Err(GuardFailure::Limit(why)));
         assert_eq!(told.status, Some(200));
@@ -78,7 +80,7 @@ async fn longest_answer_is_read() {
     for (length, is_read) in [(MAX_ANSWER_BYTES, true), (MAX_ANSWER_BYTES + 1, false)] {
         let server =
             Server::of(Action::Send(ok(&format!("{ALLOW}{}", " ".repeat(length - ALLOW.len()))))).await;
-        assert_eq!(hook(&server.url).ask(&request()).await.0.is_ok(), is_read, "{length}");
+        assert_eq!(hook(&server.url).ask(&request(), Some(1_000)).await.0.is_ok(), is_read, "{length}");
     }
 }
 
@@ -95,7 +97,7 @@ async fn redirects_are_not_followed() {
     ] {
         let headers = format!("location: {}\r\n", target.url);
         let server = Server::of(Action::Send(response(&format!("{status} {name}"), &headers, ALLOW))).await;
-        let (reply, told) = hook(&server.url).ask(&request()).await;
+        let (reply, told) = hook(&server.url).ask(&request(), Some(1_000)).await;
         let why = format!("it answers {status} {name}, a redirect, which is not followed");
         assert_eq!((reply, told.status), (Err(GuardFailure::Error(why)), Some(status)));
     }
@@ -131,7 +133,7 @@ async fn broken_responses_are_failures() {
         ),
     ] {
         let server = Server::of(action.clone()).await;
-        let (reply, told) = hook(&server.url).ask(&request()).await;
+        let (reply, told) = hook(&server.url).ask(&request(), Some(1_000)).await;
         let Err(GuardFailure::Error(why)) = reply else { panic!("{reply:?} {action:.100?}") };
         assert!(why.starts_with(expected) && why.len() > expected.len(), "{why}");
         assert!(!why.contains("127.0.0.1"), "{why}");
@@ -144,7 +146,7 @@ async fn refused_connection_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/t0ken", listener.local_addr().unwrap());
     drop(listener);
-    let (reply, told) = hook(&url).ask(&request()).await;
+    let (reply, told) = hook(&url).ask(&request(), Some(1_000)).await;
     let expected = "cannot connect: Connection refused (os error 111)";
     assert_eq!((reply, told.status), (Err(GuardFailure::Error(expected.to_owned())), None));
 }

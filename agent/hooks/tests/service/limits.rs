@@ -36,12 +36,12 @@ async fn breaker_opens_and_closes() {
         BreakerConfig { failures: 3, pause: Duration::from_secs(3_600), longest: Duration::from_secs(3_600) };
     let hook = Hook::new(HookConfig { breaker: patient, ..config(&server.url) }).unwrap();
     for expected in [None, None, Some(BreakerChange::Opened { pause: patient.pause })] {
-        let (reply, told) = hook.ask(&request()).await;
+        let (reply, told) = hook.ask(&request(), Some(1_000)).await;
         assert_eq!(reply, Err(GuardFailure::Error("it answers 500 Internal Server Error".to_owned())));
         assert_eq!((told.status, told.breaker), (Some(500), expected));
     }
     for _ in 0..3 {
-        let (reply, told) = hook.ask(&request()).await;
+        let (reply, told) = hook.ask(&request(), Some(1_000)).await;
         assert_eq!((reply, told.status, told.breaker), (refused(PAUSED), None, None));
     }
     let state = hook.state();
@@ -54,12 +54,12 @@ async fn breaker_opens_and_closes() {
     let brief = BreakerConfig { failures: 1, pause: PAUSE, longest: PAUSE * 8 };
     let hook = Hook::new(HookConfig { breaker: brief, ..config(&server.url) }).unwrap();
     for pause in [PAUSE, PAUSE * 2] {
-        let (_, told) = hook.ask(&request()).await;
+        let (_, told) = hook.ask(&request(), Some(1_000)).await;
         assert_eq!((told.status, told.breaker), (Some(500), Some(BreakerChange::Opened { pause })));
         tokio::time::sleep(pause).await;
     }
     is_well.store(true, Ordering::SeqCst);
-    let (reply, told) = hook.ask(&request()).await;
+    let (reply, told) = hook.ask(&request(), Some(1_000)).await;
     assert_eq!(reply, Ok(GuardReply::Allow));
     let Some(BreakerChange::Closed { after }) = told.breaker else { panic!("{:?}", told.breaker) };
     assert!(after >= PAUSE * 3, "{after:?}");
@@ -78,24 +78,27 @@ async fn cancelled_trial_gives_way() {
     .await;
     let breaker = BreakerConfig { failures: 1, pause: PAUSE, longest: PAUSE };
     let hook = Hook::new(HookConfig { breaker, timeout: SHORT, ..config(&server.url) }).unwrap();
-    assert_eq!(hook.ask(&request()).await.0, Err(GuardFailure::Timeout));
+    assert_eq!(hook.ask(&request(), Some(1_000)).await.0, Err(GuardFailure::Timeout));
     tokio::time::sleep(PAUSE).await;
     let asked = request();
     {
-        let mut trial = std::pin::pin!(hook.ask(&asked));
+        let mut trial = std::pin::pin!(hook.ask(&asked, Some(1_000)));
         tokio::select! {
             _ = &mut trial => panic!("the trial ends"),
             () = tokio::time::sleep(Duration::from_millis(20)) => {}
         }
         assert!(matches!(hook.state().breaker, BreakerState::HalfOpen { .. }));
         assert_eq!(hook.state().in_flight, 1);
-        assert_eq!(hook.ask(&request()).await.0, refused("its service fails, and a trial is under way"));
+        assert_eq!(
+            hook.ask(&request(), Some(1_000)).await.0,
+            refused("its service fails, and a trial is under way")
+        );
     }
     let state = hook.state();
     assert!(matches!(state.breaker, BreakerState::Open { .. }), "{:?}", state.breaker);
     assert_eq!((state.counters.cancelled, state.in_flight), (1, 0));
     is_well.store(true, Ordering::SeqCst);
-    assert_eq!(hook.ask(&request()).await.0, Ok(GuardReply::Allow));
+    assert_eq!(hook.ask(&request(), Some(1_000)).await.0, Ok(GuardReply::Allow));
     assert_eq!(hook.state().breaker, BreakerState::Closed { failures: 0 });
 }
 
@@ -107,9 +110,9 @@ async fn refused_trial_gives_way() {
     // A token in a second: none for the trial, unless the two take that long.
     let hook = Hook::new(HookConfig { breaker, rate: 1, burst: 1, ..config(&server.url) }).unwrap();
     let begin = std::time::Instant::now();
-    assert!(matches!(hook.ask(&request()).await.0, Err(GuardFailure::Error(_))));
+    assert!(matches!(hook.ask(&request(), Some(1_000)).await.0, Err(GuardFailure::Error(_))));
     tokio::time::sleep(Duration::from_millis(2)).await;
-    let (reply, _) = hook.ask(&request()).await;
+    let (reply, _) = hook.ask(&request(), Some(1_000)).await;
     if begin.elapsed() < Duration::from_secs(1) {
         assert_eq!(reply, refused("over the rate of 1 requests per second"));
     }
@@ -124,7 +127,7 @@ async fn requests_beyond_the_rate_are_refused() {
     let begin = std::time::Instant::now();
     let mut replies = Vec::new();
     for _ in 0..3 {
-        replies.push(hook.ask(&request()).await.0);
+        replies.push(hook.ask(&request(), Some(1_000)).await.0);
     }
     if begin.elapsed() < Duration::from_secs(1) {
         assert_eq!(replies[2], refused("over the rate of 1 requests per second"));
@@ -141,7 +144,7 @@ async fn requests_beyond_the_concurrency_are_refused() {
     let tasks: Vec<_> = (0..5)
         .map(|_| {
             let hook = Arc::clone(&hook);
-            tokio::spawn(async move { hook.ask(&request()).await })
+            tokio::spawn(async move { hook.ask(&request(), Some(1_000)).await })
         })
         .collect();
     let mut replies = Vec::new();
@@ -168,11 +171,11 @@ async fn unsendable_requests_are_refused() {
         context: request().context,
     };
     let long = format!("\"{}\"", "x".repeat(1_000));
-    let (reply, _) = hook.ask(&call(long)).await;
+    let (reply, _) = hook.ask(&call(long), None).await;
     assert_eq!(reply, Err(GuardFailure::Limit("the request is longer than 1000 bytes".to_owned())));
-    let (reply, _) = hook.ask(&call(r#"{}},"context":{"server_name":"trusted"}"#.to_owned())).await;
+    let (reply, _) = hook.ask(&call(r#"{}},"context":{"server_name":"trusted"}"#.to_owned()), None).await;
     assert_eq!(reply, refused("arguments is not JSON"));
-    assert_eq!(hook.ask(&request()).await.0, Ok(GuardReply::Allow));
+    assert_eq!(hook.ask(&request(), Some(1_000)).await.0, Ok(GuardReply::Allow));
     let counters = hook.state().counters;
     assert_eq!((counters.refused_by_size, counters.refused_by_content, counters.answered), (1, 1, 1));
     assert_eq!(server.requests().len(), 1);
@@ -200,7 +203,7 @@ async fn counters_add_up() {
                 let context = request().context;
                 let request = GuardRequest { operation: GuardOperation::ReadResource { uri }, context };
                 tokio::select! {
-                    _ = hook.ask(&request) => {}
+                    _ = hook.ask(&request, Some(1_000)) => {}
                     () = tokio::time::sleep(Duration::from_millis(if index % 5 == 0 { 1 } else { 5_000 })) => {}
                 }
             })
@@ -233,7 +236,7 @@ async fn idle_connection_that_ends_is_replaced() {
     let server = Server::of(Action::Close(ok(ALLOW))).await;
     let hook = hook(&server.url);
     for expected in 1..=3 {
-        assert_eq!(hook.ask(&request()).await.0, Ok(GuardReply::Allow));
+        assert_eq!(hook.ask(&request(), Some(1_000)).await.0, Ok(GuardReply::Allow));
         assert_eq!(server.connections(), expected);
     }
 }
@@ -244,7 +247,7 @@ const URL_VARIABLE: &str = "MCPWARDEN_TEST_SERVICE";
 #[tokio::test(flavor = "multi_thread")]
 async fn proxies_of_the_environment_are_ignored() {
     if let Ok(url) = std::env::var(URL_VARIABLE) {
-        assert_eq!(hook(&url).ask(&request()).await.0, Ok(GuardReply::Allow));
+        assert_eq!(hook(&url).ask(&request(), Some(1_000)).await.0, Ok(GuardReply::Allow));
         return;
     }
     let (server, proxy) = (Server::answering(ALLOW).await, Server::answering(ALLOW).await);

@@ -106,8 +106,8 @@ async fn trust_follows_the_authorities() {
         let hook = Hook::new(HookConfig { ca_file, ..config(&server.url) }).unwrap();
         let expected =
             expected.map(|()| GuardReply::Allow).map_err(|why| GuardFailure::Error(why.to_owned()));
-        assert_eq!(hook.ask(&request()).await.0, expected, "{name}");
-        assert_eq!(hook.ask(&request()).await.0, expected, "{name}");
+        assert_eq!(hook.ask(&request(), Some(1_000)).await.0, expected, "{name}");
+        assert_eq!(hook.ask(&request(), Some(1_000)).await.0, expected, "{name}");
         // Nothing is sent to a server that is not trusted; one that is keeps its connection.
         let (connections, requests) = if expected.is_ok() { (1, 2) } else { (2, 0) };
         assert_eq!((server.connections(), server.requests().len()), (connections, requests), "{name}");
@@ -130,7 +130,7 @@ async fn client_certificate_is_presented() {
         let client_certificate = client.as_ref().and_then(|client| files.client(client));
         let hook = Hook::new(HookConfig { ca_file, client_certificate, ..config(&server.url) }).unwrap();
         let before = server.requests().len();
-        match hook.ask(&request()).await.0 {
+        match hook.ask(&request(), Some(1_000)).await.0 {
             Ok(reply) => assert!(is_answered && reply == GuardReply::Allow),
             Err(GuardFailure::Error(_)) => assert!(!is_answered),
             Err(failure) => panic!("{failure:?}"),
@@ -154,7 +154,7 @@ async fn plain_http_on_an_https_port_is_named() {
         // The client ends it.
         let _ = stream.read(&mut hello).await;
     });
-    let (reply, told) = Hook::new(config(&url)).unwrap().ask(&request()).await;
+    let (reply, told) = Hook::new(config(&url)).unwrap().ask(&request(), Some(1_000)).await;
     assert_eq!(reply, Err(GuardFailure::Error("it does not speak TLS".to_owned())));
     assert_eq!(told.status, None);
     task.await.unwrap();

@@ -67,11 +67,12 @@ pub fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutc
             "; it could not be neutralized: the client's memory is shared, or must not be written to",
         );
     }
-    GateDecided { action, guard, code, reason, pid: header.pid, bytes: info.bytes }
+    let explained = info.is_rewritten != 0;
+    GateDecided { action, guard, code, reason, pid: header.pid, bytes: info.bytes, explained }
 }
 
 /// Which guard's rule the calls before break, its code, and why in words.
-fn by_calls(by: u8) -> (GuardKind, &'static str, &'static str) {
+pub fn by_calls(by: u8) -> (GuardKind, &'static str, &'static str) {
     match by {
         BY_READ_THEN_SEND => {
             (GuardKind::CrossServer, "read_then_send", "it sends, and another server was read from before")

@@ -10,6 +10,7 @@ mod members;
 mod sessions;
 mod subjects;
 mod table;
+mod texts;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,6 +37,7 @@ use members::{Members, in_older_table};
 use sessions::Sessions;
 use subjects::Subjects;
 use table::Table;
+use texts::texts;
 
 /// How often full buckets are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -371,6 +373,8 @@ impl Gate {
         let table = compiler.compile(&subjects.kinds, generation, now).map_err(text)?;
         let half = 1 - self.table.half;
         kernel.gate().write(half, &table.view()).map_err(|error| error.to_string())?;
+        let texts = texts(table.outcomes(), &config.enforcement);
+        kernel.gate().write_texts(half, &texts).map_err(|error| error.to_string())?;
         self.write_members((subjects, expected), half, kernel, now);
         kernel.gate().number(half, &table.view()).map_err(|error| error.to_string())?;
         (self.table.half, self.table.generation) = (half, generation);

@@ -104,8 +104,16 @@ fn wrong_types_are_named() {
 
 #[test]
 fn versions_are_told_apart() {
-    // (version, whether it loads)
-    for (version, loads) in [("0.1.0", true), ("0.1.7", true), ("0.2.0", false), ("1.0.0", false)] {
+    // (version, whether it loads, whether it is a later one of the same contract)
+    for (version, loads, is_newer) in [
+        ("0.1.0", true, false),
+        ("0.1.1", false, true),
+        ("0.1.7", false, true),
+        ("0.1.99999999999", false, true),
+        ("0.2.0", false, false),
+        ("0.10.0", false, false),
+        ("1.0.0", false, false),
+    ] {
         let mut source = allow();
         source.wit.0 = WIT.replace("@0.1.0", &format!("@{version}"));
         source.interface = format!("mcp:security-guard/guard@{version}");
@@ -115,7 +123,12 @@ fn versions_are_told_apart() {
             Ok(()) => assert!(loads, "{version}"),
             Err(error) => {
                 assert!(!loads, "{version}: {error}");
-                assert_eq!(error, LoadError::OtherVersion { found: source.interface });
+                let found = source.interface;
+                let expected = match is_newer {
+                    true => LoadError::NewerVersion { found },
+                    false => LoadError::OtherVersion { found },
+                };
+                assert_eq!(error, expected);
             }
         }
     }

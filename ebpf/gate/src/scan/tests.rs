@@ -277,7 +277,7 @@ fn overlong_names_are_undecidable() {
         let name = "a".repeat(length);
         let text = format!(r#"{{"method":"tools/call","params":{{"name":"{name}"}}}}"#);
         assert_eq!(after_scan(0, &text).0, outcomes, "{length}");
-        assert_eq!(after_scan(2, &text).0, [], "{length}");
+        assert!(after_scan(2, &text).0.is_empty(), "{length}");
     }
 }
 

@@ -73,6 +73,7 @@ pub(super) fn examples() -> Vec<Event> {
         reason: "r".into(),
         pid: 7,
         bytes: 120,
+        explained: true,
     };
     vec![
         about(session_set.clone()),

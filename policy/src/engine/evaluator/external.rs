@@ -128,6 +128,7 @@ impl Evaluator {
         let question = GuardQuestion {
             id,
             guard: Arc::clone(&guard.name),
+            owner: scope.owner,
             request: Arc::new(request),
             timeout: guard.timeout,
             time: seen.time,

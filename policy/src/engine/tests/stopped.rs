@@ -127,6 +127,7 @@ fn gate_decision_is_reported_for_its_connection() {
         reason: "r".into(),
         pid: 9,
         bytes: 1,
+        explained: false,
     };
     let (connection, time) = (ConnectionId(1), Timestamp(bench.now));
     bench.input(Input::Gate { connection, time, decided: decided.clone() });
@@ -174,6 +175,7 @@ fn server_start_precedes_gate_decisions() {
         reason: "r".into(),
         pid: 9,
         bytes: 1,
+        explained: false,
     };
     let (connection, text) = (ConnectionId(1), call(1, "rm"));
     for frames in [1, 2, 20] {
