@@ -12,9 +12,10 @@ use super::{
     socket::Framing,
 };
 
-/// How many overwrites are remembered, and how many bytes of them, those written and those overwritten.
-const MOST_OVERWRITTEN: usize = 64;
-const MOST_OVERWRITTEN_BYTES: usize = 32 << 10;
+/// How many overwrites are remembered, and how many bytes of them, those written and those overwritten: those of the
+/// largest write that the gate reads.
+const MOST_OVERWRITTEN: usize = 128;
+const MOST_OVERWRITTEN_BYTES: usize = 128 << 10;
 /// Beyond this an unfinished frame is not copied for a write that is refused. Bytes.
 const MOST_COPIED: usize = 256 * 1024;
 

@@ -101,14 +101,14 @@ impl RateLimit {
         let has_room = self.users.len() < MOST_USERS || self.users.contains_key(&user);
         let key = if has_room { user } else { None };
         let bucket = self.users.entry(key).or_insert_with(|| Bucket::new(rate, burst, now));
-        if !bucket.take(now) {
-            return Err(Over::Share);
+        if !self.all.take(now) {
+            return Err(Over::All);
         }
-        if self.all.take(now) {
+        if bucket.take(now) {
             return Ok(());
         }
-        bucket.put_back();
-        Err(Over::All)
+        self.all.put_back();
+        Err(Over::Share)
     }
 }
 

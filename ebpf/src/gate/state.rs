@@ -49,8 +49,9 @@ pub static ENDPOINTS: HashMap<Endpoint, GateMember> =
 #[map(name = "GATED")]
 pub static GATED: HashMap<ConnectionId, Gated> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
 
-/// Most bytes that are overwritten in one write: of one with more that is denied, all is refused.
-pub const OVERWRITES: usize = 4;
+/// Most messages that are overwritten in one write: of one with more that are denied, all is refused. A power of two; the verifier
+/// would take any, and each takes 16 bytes for each channel.
+pub const OVERWRITES: usize = 64;
 /// Most calls of a write that are known again when it is written anew. A power of two.
 pub const CHARGED: usize = 8;
 

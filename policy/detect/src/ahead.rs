@@ -4,8 +4,8 @@
 //! that knows of such inspections: what it is asked for and has, it does not inspect again. Of what it has not it inspects as much
 //! as a short message may have, and says of the rest that it was not inspected.
 
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -16,6 +16,10 @@ use super::{DefinitionCache, Detector, Inspection, Known, ToolNames};
 
 /// Most bytes of a message that are inspected beside what was inspected ahead.
 const BESIDE_BYTES: usize = 256 << 10;
+
+/// Most definitions of which all is kept that is known: those that a server's registry has room for. Of the others it is kept
+/// that nothing was found, or what was.
+const KEPT_DEFINITIONS: usize = 4_096;
 
 /// How a text is inspected: each is a method of [`Reader`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +49,8 @@ pub struct Ahead {
     found: HashMap<(Way, Place), Inspection>,
     /// Of definitions, by the patterns of some servers that they were searched for.
     known: HashMap<(Option<usize>, Place), (DefinitionKey, Arc<Known>)>,
+    /// Further definitions in which nothing was found: a hash by the same key.
+    harmless: HashSet<u64>,
     /// Bytes that may still be inspected beside.
     left: AtomicUsize,
 }
@@ -57,6 +63,7 @@ impl Ahead {
             hasher: RandomState::new(),
             found: HashMap::new(),
             known: HashMap::new(),
+            harmless: HashSet::new(),
             left: AtomicUsize::new(BESIDE_BYTES),
         }
     }
@@ -78,8 +85,16 @@ impl Ahead {
         json: &str,
     ) {
         let own = server.and_then(|server| detector.own_patterns(server));
-        let place = self.place(json);
-        self.known.entry((own, place)).or_insert_with(|| definitions.look(Some(detector), server, json));
+        let key = (own, self.place(json));
+        if self.known.contains_key(&key) || self.harmless.contains(&self.hasher.hash_one(key)) {
+            return;
+        }
+        let (definition, known) = definitions.look(Some(detector), server, json);
+        if self.known.len() >= KEPT_DEFINITIONS && known.is_harmless() {
+            self.harmless.insert(self.hasher.hash_one(key));
+        } else {
+            self.known.insert(key, (definition, known));
+        }
     }
 
     fn place(&self, text: &str) -> Place {
@@ -152,9 +167,13 @@ impl<'a> Reader<'a> {
     pub fn know(&self, definitions: &mut DefinitionCache, server: Option<&str>, json: &str) -> Arc<Known> {
         if let Some(ahead) = self.ahead {
             let own = server.and_then(|server| self.detector.own_patterns(server));
-            if let Some((key, known)) = ahead.known.get(&(own, ahead.place(json))) {
+            let place = (own, ahead.place(json));
+            if let Some((key, known)) = ahead.known.get(&place) {
                 definitions.learn(*key, Arc::clone(known));
                 return Arc::clone(known);
+            }
+            if ahead.harmless.contains(&ahead.hasher.hash_one(place)) {
+                return Arc::new(Known::uninspected(json, Inspection::default()));
             }
             if !ahead.admits(json.len()) {
                 return Arc::new(Known::uninspected(json, self.detector.uninspected()));

@@ -22,6 +22,11 @@ pub struct Known {
 }
 
 impl Known {
+    /// Whether nothing was found in it, and no order.
+    pub(super) fn is_harmless(&self) -> bool {
+        self.found == Inspection::default() && self.ordered == OrderedNames::default()
+    }
+
     /// What is known of a definition in which this was found, but for the names in its orders.
     pub(super) fn uninspected(json: &str, found: Inspection) -> Self {
         let (hash, former) = (json_digest(json), former_digest(json).map(Box::new));

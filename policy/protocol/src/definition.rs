@@ -1,6 +1,7 @@
 //! A definition's identity: the hash of what a server tells the model, and what is different between two of them.
 
 mod bounded;
+pub mod canonical;
 mod diff;
 mod hash;
 mod ui;

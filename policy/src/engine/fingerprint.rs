@@ -3,6 +3,7 @@
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::definition;
 use crate::protocol::{self, Kind, Message, value};
 
 /// What a message says, whatever its id.
@@ -72,8 +73,9 @@ fn fingerprint(words: &[&str], json: &str) -> Fingerprint {
                     value = Value::Null;
                 }
             }
-            let canonical = serde_json_canonicalizer::to_vec(&value);
-            hash.update(canonical.unwrap_or_else(|_| value.to_string().into_bytes()));
+            if definition::canonical::hash(&value, &mut hash).is_err() {
+                hash.update(json.as_bytes());
+            }
         }
         None => hash.update(json.as_bytes()),
     }

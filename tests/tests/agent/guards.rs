@@ -133,6 +133,16 @@ pub(crate) fn component() -> Vec<u8> {
     source.build()
 }
 
+/// Runs a program as a service with `MemoryDenyWriteExecute=` runs: `PR_SET_MDWE` (Linux 6.3), which holds for what is executed.
+const WITHOUT_EXECUTABLE_MEMORY: [&str; 3] = [
+    "python3",
+    "-c",
+    "import ctypes, os, sys; prctl = ctypes.CDLL(None).prctl
+if prctl(65, 1, 0, 0, 0) or prctl(66, 0, 0, 0, 0) != 1: sys.exit('no PR_SET_MDWE')
+os.execvp(sys.argv[1], sys.argv[1:])",
+];
+
+/// Nothing of a component is ever both written and executed.
 #[test]
 fn denial_of_a_component_stands_for_the_calls_that_follow() -> Result<()> {
     let (directory, config) = configured("")?;
@@ -160,7 +170,12 @@ fn denial_of_a_component_stands_for_the_calls_that_follow() -> Result<()> {
     }
     fs::write(&config, guards(""))?;
     ask(&["check-config", &config])?.expect("check-config", 0, "")?;
-    let agent = Agent::start(&["--config", &config])?;
+    // What would write code is refused there.
+    let [program, rest @ ..] = WITHOUT_EXECUTABLE_MEMORY;
+    let code = "import mmap; mmap.mmap(-1, 4096, prot=mmap.PROT_WRITE | mmap.PROT_EXEC)";
+    let refused = ends(Command::new(program).args(rest).args(["python3", "-c", code]))?;
+    ensure!(refused.stderr.contains("PermissionError"), "{}", refused.stderr);
+    let agent = Agent::start_behind(&WITHOUT_EXECUTABLE_MEMORY, &["--config", &config])?;
     let loaded = agent.wait_for("the guard", |event| is(event, "agent_guard_loaded"))?;
     ensure!(
         loaded["guard"] == "wasm" && loaded["module_hash"].as_str().is_some_and(|hash| hash.len() == 64),

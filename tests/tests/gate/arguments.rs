@@ -180,11 +180,11 @@ policy:
         let said: Vec<String> =
             found.iter().map(|outcome| outcome["result"]["content"][0]["text"].to_string()).collect();
         let unknown =
-            found.iter().filter(|outcome| outcome.to_string().contains("Unknown tool: write_fil")).count();
+            found.iter().filter(|outcome| outcome.to_string().contains("Unknown tool: blocked")).count();
         let expected = ["\"wrote /srv/a\"", "\"wrote notes/a\""];
         ensure!(said.len() == calls.len() && [&*said[0], &*said[4]] == expected, "{client:?}: {text}");
         ensure!(said[2].contains("a line") && said[5].contains("a line"), "{client:?}: {text}");
-        ensure!(!text.contains("wrote /etc") && unknown == 1, "{client:?}: {text}");
+        ensure!(!text.contains("wrote /etc") && unknown == 2, "{client:?}: {text}");
         for (tool, path) in [("write_file", "/etc/cron.d/a"), ("read_file", "/root/a")] {
             agent.wait_for(path, |event| {
                 is(event, "mcp_tool_called")

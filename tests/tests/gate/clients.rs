@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::clients::{Client, Plan};
+use mcpwarden_tests::clients::{Client, Plan, RealServer};
 use mcpwarden_tests::gated::agent;
 use mcpwarden_tests::places;
 use serde_json::{Value, json};
@@ -42,6 +42,50 @@ fn denied_write_ends_the_session() -> Result<()> {
         ensure!(is_answered(&before), "{client:?}: before: {before}");
         ensure!(denied["error"] == error, "{client:?}: {denied}");
         ensure!(after["error"] == next, "{client:?}: after: {after}");
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+/// What callers get of servers by other people, who say it in their own ways; the next call is answered.
+#[test]
+fn reason_reaches_callers_of_real_servers() -> Result<()> {
+    let config =
+        "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [convert_time, echo, git_log] }";
+    let Some(agent) = agent("reason_reaches_callers_of_real_servers", config)? else { return Ok(()) };
+    for client in [Client::Python, Client::TypeScript, Client::TypeScript2] {
+        for server in [RealServer::Time, RealServer::Everything, RealServer::Git] {
+            let what = || format!("{client:?} {server:?}");
+            let directory = tempfile::tempdir().context("no temporary directory")?;
+            let path = |name: &str| directory.path().join(name);
+            let mut plan = server.plan(directory.path())?;
+            if server == RealServer::Everything {
+                let message = "As long as the reason that is to take its place.";
+                plan.calls[0]["arguments"]["message"] = message.into();
+            }
+            plan.calls.sort_by_key(|call| {
+                !["convert_time", "echo", "git_log"].map(Value::from).contains(&call["name"])
+            });
+            (plan.outcomes, plan.pause_until) = (Some(path("outcomes")), Some(path("is-known")));
+            let driven = client.start(&plan, directory.path())?;
+            let connection = agent.connection_of_client(driven.pid())?;
+            agent.wait_for("the tools", |event| {
+                is(event, "mcp_tool_seen")
+                    && event["connection"] == connection
+                    && event["tool_name"] == plan.calls[0]["name"]
+            })?;
+            fs::write(path("is-known"), "").context("cannot write a file")?;
+            let ended = driven.finish();
+            let text = fs::read_to_string(path("outcomes"))
+                .with_context(|| format!("{}: {:?}", what(), ended.err()))?;
+            let outcomes: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+            let [denied, next] = outcomes.as_slice() else { bail!("{}: {text}", what()) };
+            println!("{}: {denied}", what());
+            let told = denied.to_string();
+            ensure!(told.contains("blocked by policy: tool_denied (mcpwarden)"), "{}: {told}", what());
+            ensure!(denied["error"].is_string() || denied["result"]["isError"] == true, "{}: {told}", what());
+            ensure!(next["result"]["isError"] != true && next["error"].is_null(), "{}: {next}", what());
+        }
     }
     agent.stop()?;
     Ok(())

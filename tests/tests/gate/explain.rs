@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
-use mcpwarden_tests::gated::{ADDRESSED, Gated, WIRINGS, agent, is_marked, is_through};
+use mcpwarden_tests::gated::{Gated, WIRINGS, agent, is_marked, is_through};
 use mcpwarden_tests::io_methods::WriteMethod;
 use mcpwarden_tests::peer::echo;
 use mcpwarden_tests::wiring::Wiring;
@@ -57,7 +57,7 @@ fn cases() -> Vec<(&'static str, Value, Option<&'static str>)> {
 #[test]
 fn denied_call_says_why_and_session_continues() -> Result<()> {
     let Some(agent) = agent("denied_call_says_why_and_session_continues", CONFIG)? else { return Ok(()) };
-    for wiring in WIRINGS.into_iter().chain(ADDRESSED) {
+    for wiring in WIRINGS {
         let mut gated = Gated::start(&agent, wiring, &[]).with_context(|| format!("{wiring:?}"))?;
         ensure!(is_through(&gated.peer.ask(&echo(3, "add"))?), "{wiring:?}: an innocent call");
         for ((tool, arguments, expected), id) in cases().into_iter().zip(10..) {

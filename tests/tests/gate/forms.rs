@@ -19,7 +19,7 @@ const CONFIG: &str =
     "enforcement: { stdio: neutralize, explain: false }\npolicy: { denied_tools: [add, 'delete_*', '工*'] }";
 
 /// Most messages of one write that are overwritten; of one with more that are denied, all are refused.
-const MOST_NEUTRALIZED: usize = 4;
+const MOST_NEUTRALIZED: usize = 64;
 
 /// Whether the engine reads a call in this that the policy denies, of a tool that there could be.
 fn asks_for_what_is_denied(text: &str) -> bool {

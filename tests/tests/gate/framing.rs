@@ -72,12 +72,15 @@ fn only_denied_messages_of_a_write_are_neutralized() -> Result<()> {
             let neutralized = text.trim_end().replace("\"add\"", "\"ad\u{7f}\"");
             ensure!(has_heard(&session, &neutralized)?, "{}: {}", what(), session.heard()?);
         }
-        // A fifth is one too many: nothing of it is written.
-        let five: String = (40..45).map(|id| format!("{}\n", add(id))).collect();
-        refused(&mut session, format!("{}\n{five}", echo(39, "y")).as_bytes())?;
+        // 64 are overwritten, and one more is one too many: nothing of it is written.
+        let many = |ids: std::ops::Range<u64>| ids.map(|id| format!("{}\n", add(id))).collect::<String>();
+        session.peer.write(many(100..164).as_bytes())?;
+        let answers = session.hear(64)?;
+        ensure!(answers.values().all(|answer| answer["error"]["code"] == -32602), "{wiring:?}: {answers:?}");
+        refused(&mut session, format!("{}\n{}", echo(39, "y"), many(200..265)).as_bytes())?;
         ensure!(is_through(&session.peer.ask(&echo(50, "z"))?), "{wiring:?}: the next write");
         ensure!(!session.heard()?.contains("\"y\""), "{wiring:?}: {}", session.heard()?);
-        expect(&agent, &session, &[(39, "echo", true, Value::Null), (44, "add", true, by_tool_access())])?;
+        expect(&agent, &session, &[(39, "echo", true, Value::Null), (264, "add", true, by_tool_access())])?;
     }
     agent.stop()?;
     Ok(())

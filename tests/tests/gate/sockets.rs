@@ -110,12 +110,16 @@ fn denied_call_over_sockets_is_neutralized_and_session_continues() -> Result<()>
             first,
             format!("{second}\n"),
             [echo(14, "x"), add(15)],
-            echo(16, "y")
+            echo(16, "y"),
+            // One that has room for the reason.
+            add(17).to_string().replace("add\"", "add\",\"arguments\":{\"text\":\"as long as the reason\"}")
+                + "\n",
         ]);
-        let (errors, answers) = client.write(parts, 6).context(variant)?;
-        ensure!(errors == json!([]) && answers.len() == 6, "{variant}: {errors} {answers:?}");
+        let (errors, answers) = client.write(parts, 7).context(variant)?;
+        ensure!(errors == json!([]) && answers.len() == 7, "{variant}: {errors} {answers:?}");
+        ensure!(answers[6]["error"].to_string().contains("blocked: tool_denied"), "{variant}: {answers:?}");
         for (id, answer) in (11..).zip(&answers) {
-            let is_denied = matches!(id, 12 | 13 | 15);
+            let is_denied = matches!(id, 12 | 13 | 15 | 17);
             ensure!(answer["id"] == id, "{variant}: {answer}");
             ensure!((answer["error"]["code"] == -32602) == is_denied, "{variant}: {answer}");
             ensure!(answer["result"].is_object() != is_denied, "{variant}: {answer}");
@@ -125,7 +129,7 @@ fn denied_call_over_sockets_is_neutralized_and_session_continues() -> Result<()>
         }
         agent.settle();
         let found = decided(&agent, connection);
-        ensure!(found == vec![(json!("neutralized"), json!("tool_denied")); 3], "{variant}: {found:?}");
+        ensure!(found == vec![(json!("neutralized"), json!("tool_denied")); 4], "{variant}: {found:?}");
         client.end()?;
     }
     agent.stop()?;

@@ -39,13 +39,14 @@ const SMOKE: Round = Round {
     what: "smoke test",
     series: &["6.1", "6.12"],
     append: "",
-    tests: &["gate::calls::denied_call_is_neutralized_"],
+    tests: &["gate::calls::denied_call_is_neutralized_", "gate::explain::denied_call_says_why_"],
 };
 
 /// What tells the ways of the gate apart, on each kernel.
 const WAYS: &[&str] = &[
     "agent::requirements::doctor_",
     "gate::calls",
+    "gate::explain",
     "gate::forms",
     "gate::framing",
     "gate::guards",

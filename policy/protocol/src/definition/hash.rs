@@ -9,9 +9,13 @@ use serde::de::DeserializeSeed as _;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::canonical;
 use crate::message::meta::META;
 use crate::message::{all_members, may_have, without};
 use strict::Strict;
+
+/// What the hash of a text that has no canonical form begins with.
+const TEXT: &[u8] = b"text\0";
 
 /// Keys of `_meta` that no hash covers: they belong to the message that a definition came with, and are others in the next.
 pub const VARYING: [&str; 10] = [
@@ -62,14 +66,17 @@ fn digest(json: &str) -> [u8; 32] {
     let mut reader = serde_json::Deserializer::from_str(json);
     let value = Strict { exact: has_long_number(json) }.deserialize(&mut reader);
     let value = value.and_then(|value| reader.end().map(|()| value));
-    let canonical = value.and_then(|value| Ok((serde_json_canonicalizer::to_string(&value)?, value)));
-    let Ok((mut canonical, value)) = canonical else { return text_digest(json) };
-    let form = canonical.len();
-    if are_doubles(&value, &mut canonical) {
-        Sha256::digest(&canonical[..form]).into()
-    } else {
-        text_digest(&canonical)
+    let Ok(value) = value else { return text_digest(json) };
+    let mut digits = String::new();
+    let are_doubles = are_doubles(&value, &mut digits);
+    let mut hash = if are_doubles { Sha256::new() } else { Sha256::new_with_prefix(TEXT) };
+    if canonical::hash(&value, &mut hash).is_err() {
+        return text_digest(json);
     }
+    if !are_doubles {
+        hash.update(digits);
+    }
+    hash.finalize().into()
 }
 
 /// Whether the key may be in a text. Most definitions have none.
@@ -150,7 +157,7 @@ pub fn bytes_hash(bytes: &[u8]) -> String {
 }
 
 fn text_digest(text: &str) -> [u8; 32] {
-    Sha256::new().chain_update(b"text\0").chain_update(text).finalize().into()
+    Sha256::new_with_prefix(TEXT).chain_update(text).finalize().into()
 }
 
 /// Lowercase hexadecimal digits.

@@ -157,11 +157,17 @@ pub(super) fn all_inputs(json: &RawValue) -> Vec<&RawValue> {
 /// without what its requests are evaluated with. `None` where all of it is.
 pub(super) fn rest(json: &RawValue, parts: &[Option<&RawValue>]) -> Option<Box<RawValue>> {
     let is_part = |value: &RawValue| parts.iter().flatten().any(|part| std::ptr::eq(part.get(), value.get()));
-    let mut is_less = false;
+    let members = protocol::all_members(json.get())?;
+    // Of a long answer no copy is made for nothing.
+    if !members
+        .iter()
+        .any(|(key, value)| is_part(value) || key == "inputRequests" && protocol::entries(value).is_some())
+    {
+        return None;
+    }
     let mut text = String::from("{");
-    for (key, value) in protocol::all_members(json.get())? {
+    for (key, value) in members {
         let requests = if key == "inputRequests" { protocol::entries(value) } else { None };
-        is_less |= is_part(value) || requests.is_some();
         if is_part(value) {
             continue;
         }
@@ -173,7 +179,7 @@ pub(super) fn rest(json: &RawValue, parts: &[Option<&RawValue>]) -> Option<Box<R
         }
     }
     text.push('}');
-    RawValue::from_string(text).ok().filter(|_| is_less)
+    RawValue::from_string(text).ok()
 }
 
 /// Writes what is left of requests.

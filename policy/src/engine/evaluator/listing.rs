@@ -48,6 +48,9 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// Most entries of one page that are evaluated at once: more than a server's registry has room for.
+const MOST_AT_ONCE: usize = 8_192;
+
 /// The entries of a list, as each of its readers has them: those under every member of its name, and those of the result as it is
 /// for readers that do not regard case. `None` where there is no list.
 pub(in crate::engine) fn listed_entries<'a>(
@@ -123,15 +126,25 @@ impl Evaluator {
             cx.reporter.counters.invalid_lists += 1;
             return false;
         };
-        let entries: Vec<Entry<'_>> =
-            entries.into_iter().filter_map(|json| self.entry(cx, scope, kind, json)).collect();
         let [next] = members(result.get(), ["nextCursor"]);
         // Clients ask on while there is a cursor, and most take an empty one for none.
         let last = next.is_none_or(|next| matches!(next.get(), "null" | "\"\""));
-        if first && last {
-            self.public_list(cx, seen, kind, result, &entries);
+        // A long page as several, so that not all that is known of each entry is there at once.
+        let mut rest = entries.as_slice();
+        let mut is_begun = false;
+        loop {
+            let (part, behind) = rest.split_at(rest.len().min(MOST_AT_ONCE));
+            let part: Vec<Entry<'_>> =
+                part.iter().filter_map(|json| self.entry(cx, scope, kind, json)).collect();
+            if first && last && !is_begun {
+                self.public_list(cx, seen, kind, result, &part);
+            }
+            self.page(cx, scope, seen, (kind, first && !is_begun, last && behind.is_empty()), &part);
+            (rest, is_begun) = (behind, true);
+            if rest.is_empty() {
+                break;
+            }
         }
-        self.page(cx, scope, seen, (kind, first, last), &entries);
         let listed = kind == ItemKind::Tool && last && self.registry.is_listed(scope.connection);
         if listed && let Some(connection) = cx.connections.get_mut(scope.connection) {
             connection.forget_unlisted();
