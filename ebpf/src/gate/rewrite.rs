@@ -61,7 +61,10 @@ static BLANKS: [u8; REWRITE_BYTES] = [b' '; REWRITE_BYTES];
 #[inline(never)]
 pub extern "C" fn plan_rewrite(number: ConnectionId, index: u64) -> i32 {
     let Some(gated) = GATED.get_ptr_mut(number) else { return 0 };
-    let Some(texts) = texts() else { return 0 };
+    let Some(settings) = SETTINGS.get_ptr(0) else { return 0 };
+    // SAFETY: a live map value.
+    let half = unsafe { core::ptr::read_volatile(&raw const (*settings).half) } & 1;
+    let Some(texts) = TEXTS.get_ptr(half) else { return 0 };
     // SAFETY: a live map value, which this write has claimed.
     let (reading, rewriting) = unsafe { (&mut (*gated).reading, &mut (*gated).rewriting) };
     // Of several buffers it is not known which one a byte lies in.
@@ -96,17 +99,10 @@ pub extern "C" fn plan_rewrite(number: ConnectionId, index: u64) -> i32 {
         }
         rewriting.to = address + 1;
     }
-    rewriting.has_arguments = (search.reach == Reach::Arguments as u32) as u32;
+    rewriting.has_arguments = (search.reach == Reach::Arguments as u32) as u8;
+    rewriting.half = half as u8;
     let tail = if rewriting.has_arguments != 0 { TAIL.len() as u64 } else { 0 };
     choose(texts, why, rewriting, (rewriting.to - rewriting.from).saturating_sub(tail)) as i32
-}
-
-/// The texts that count.
-#[inline(always)]
-fn texts() -> Option<*const GateTexts> {
-    let settings = SETTINGS.get_ptr(0)?;
-    // SAFETY: a live map value.
-    TEXTS.get_ptr(unsafe { core::ptr::read_volatile(&raw const (*settings).half) } & 1)
 }
 
 /// Each chunk takes a step to be read, and each byte.
@@ -156,12 +152,12 @@ fn choose(texts: *const GateTexts, why: Why, rewriting: &mut Rewriting, room: u6
             (&(*texts).of_calls)[why.because.wrapping_sub(GATE_BECAUSE_CALLS) as usize & 15]
         }
     };
-    rewriting.text = number as u16;
+    rewriting.text = number;
     for form in 0..GATE_TEXT_FORMS {
         // SAFETY: as above.
         let length = unsafe { (&(*texts).texts)[number as usize & (GATE_TEXTS_MOST - 1)].lengths[form] };
         if length != 0 && length as u64 <= room {
-            rewriting.form = form as u16;
+            (rewriting.form, rewriting.length) = (form as u8, length);
             return true;
         }
     }
@@ -176,15 +172,21 @@ fn choose(texts: *const GateTexts, why: Why, rewriting: &mut Rewriting, room: u6
 #[inline(never)]
 pub extern "C" fn carry_out(number: ConnectionId, by: u64) -> i64 {
     let Some(gated) = GATED.get_ptr_mut(number) else { return NOTHING };
-    let Some(texts) = texts() else { return NOTHING };
-    // SAFETY: live map values, the first of which this write has claimed.
-    let (text, size) = unsafe {
-        let rewriting = &(*gated).rewriting;
+    // SAFETY: a live map value, which this write has claimed.
+    let rewriting = unsafe { &(*gated).rewriting };
+    let Some(texts) = TEXTS.get_ptr(rewriting.half as u32 & 1) else { return NOTHING };
+    let form = rewriting.form as usize & (GATE_TEXT_FORMS - 1);
+    // SAFETY: a live map value.
+    let (bytes, length) = unsafe {
         let text = &(&(*texts).texts)[rewriting.text as usize & (GATE_TEXTS_MOST - 1)];
-        let form = rewriting.form as usize & (GATE_TEXT_FORMS - 1);
-        let text = Text { bytes: &raw const text.forms[form], length: text.lengths[form] };
-        (text, rewriting.to - rewriting.from)
+        (&raw const text.forms[form], core::ptr::read_volatile(&raw const text.lengths[form]))
     };
+    // User space may have written another text there meanwhile, for which there may be no room.
+    if length != rewriting.length {
+        return NOTHING;
+    }
+    let text = Text { bytes, length };
+    let size = rewriting.to - rewriting.from;
     if size <= SMALL as u64 {
         rewrite::<SMALL>(number, gated, &text, by)
     } else {

@@ -98,11 +98,14 @@ pub struct Rewriting {
     pub next: User,
     pub end: User,
     pub rewrite: Rewrite,
-    /// Whether arguments are among it.
-    pub has_arguments: u32,
-    /// Which text, and which of its forms.
-    pub text: u16,
-    pub form: u16,
+    /// How long the text is.
+    pub length: u32,
+    /// Which text of which half of the tables, and which of its forms.
+    pub half: u8,
+    pub text: u8,
+    pub form: u8,
+    /// Whether arguments are among what is rewritten.
+    pub has_arguments: u8,
 }
 
 /// An entry as it is put into the table. All zeros.

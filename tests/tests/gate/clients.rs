@@ -80,10 +80,16 @@ fn reason_reaches_callers_of_real_servers() -> Result<()> {
                 .with_context(|| format!("{}: {:?}", what(), ended.err()))?;
             let outcomes: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
             let [denied, next] = outcomes.as_slice() else { bail!("{}: {text}", what()) };
-            println!("{}: {denied}", what());
-            let told = denied.to_string();
-            ensure!(told.contains("blocked by policy: tool_denied (mcpwarden)"), "{}: {told}", what());
-            ensure!(denied["error"].is_string() || denied["result"]["isError"] == true, "{}: {told}", what());
+            let named = "blocked by policy: tool_denied (mcpwarden)";
+            let expected = match (client, server) {
+                (_, RealServer::Everything) => format!("MCP error -32602: Tool {named} not found"),
+                (Client::Python, _) => format!("MCPError: Unknown tool: {named}"),
+                (Client::TypeScript, _) => format!("McpError: MCP error -32602: Unknown tool: {named}"),
+                _ => format!("ProtocolError: Unknown tool: {named}"),
+            };
+            let answer = &denied["result"];
+            let is_error = answer["isError"] == true && answer["content"][0]["text"] == expected;
+            ensure!(is_error || denied["error"] == expected, "{}: {denied}", what());
             ensure!(next["result"]["isError"] != true && next["error"].is_null(), "{}: {next}", what());
         }
     }
