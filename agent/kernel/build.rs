@@ -4,12 +4,16 @@
 //! for atomic additions that return the old value.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
+use object::{
+    build::elf::{Builder, SectionData},
+    elf::SHT_STRTAB,
+};
 
 #[path = "toolchain.rs"]
 mod toolchain;
@@ -65,9 +69,27 @@ fn main() -> Result<()> {
         );
     }
     let object = target.join("bpfel-unknown-none/release/mcpwarden-ebpf");
-    std::fs::copy(&object, out.join("mcpwarden.bpf.o"))
-        .with_context(|| format!("cannot copy {}", object.display()))?;
-    Ok(())
+    let whole = fs::read(&object).with_context(|| format!("cannot read {}", object.display()))?;
+    let part = without_debug_info(&whole).with_context(|| format!("cannot read {}", object.display()))?;
+    let to = out.join("mcpwarden.bpf.o");
+    fs::write(&to, part).with_context(|| format!("cannot write {}", to.display()))
+}
+
+/// The object without DWARF, which is four fifths of it: the kernel and the loader read BTF.
+fn without_debug_info(object: &[u8]) -> Result<Vec<u8>> {
+    let mut builder = Builder::read(object)?;
+    for section in &mut builder.sections {
+        section.delete =
+            [".debug", ".rel.debug"].iter().any(|name| section.name.starts_with(name.as_bytes()));
+    }
+    builder.delete_orphans();
+    // LLVM keeps the names of sections beside those of symbols; what writes the object wants them apart.
+    let names = builder.sections.add();
+    names.name = b".shstrtab"[..].into();
+    (names.sh_type, names.sh_addralign, names.data) = (SHT_STRTAB, 1, SectionData::SectionString);
+    let mut part = Vec::new();
+    builder.write(&mut part)?;
+    Ok(part)
 }
 
 /// Where the inner cargo puts what it builds: one place below the target directory, so that whatever runs this script (lints, tests,

@@ -71,28 +71,52 @@ impl Endpoints {
         (is_enforcing, clock): (bool, &Clock),
         endpoint: impl Fn(ConnectionId) -> Option<Endpoint>,
     ) -> BTreeMap<Endpoint, Expected> {
-        let now = clock.now();
-        self.of.retain(|id, _| subjects.members.contains_key(id));
-        let is_socket = |id: &&ConnectionId| id.0 & abi::SOCKET != 0;
-        let new: Vec<ConnectionId> = subjects
-            .members
-            .keys()
-            .filter(is_socket)
-            .filter(|id| !self.of.contains_key(id))
-            .copied()
-            .collect();
-        self.of.extend(new.into_iter().filter_map(|id| Some((id, endpoint(id)?))));
+        self.follow(subjects, endpoint);
         if !is_enforcing {
-            // Calls to servers that are blocked by hand alone are judged.
             self.known.clear();
-            let blocked = self.of.iter().filter_map(|(id, at)| Some((*at, subjects.members.get(id)?)));
-            let expected = |judged: &Judged| Expected {
-                kind: abi::GATE_NOBODY,
-                blocked: judged.blocked,
-                bucket: judged.caller.bucket(),
-            };
-            return blocked.map(|(at, judged)| (at, expected(judged))).collect();
+            return self.blocked(subjects);
         }
+        let now = clock.now();
+        self.remember(self.live(subjects, now));
+        self.known.retain(|_, known| now <= known.seen.after(KEPT));
+        self.make_room();
+        let mut expected = BTreeMap::new();
+        for (at, known) in &self.known {
+            let block = blocks.iter().find(|block| block.callee == Callee::Server(known.server.clone()));
+            let blocked = match (&known.subject, block) {
+                (Some(subject), Some(block)) => {
+                    let until = block.until.map_or(u64::MAX, |until| clock.boot(until));
+                    Some((subjects.number_of(subject.blocked(block)), until))
+                }
+                _ => None,
+            };
+            let kind = known.subject.clone().map_or(NO_SUBJECT, |subject| subjects.number_of(subject));
+            expected.insert(*at, Expected { kind, blocked, bucket: known.bucket });
+        }
+        expected
+    }
+
+    /// Takes in where the connections of now lead.
+    fn follow(&mut self, subjects: &Subjects, endpoint: impl Fn(ConnectionId) -> Option<Endpoint>) {
+        self.of.retain(|id, _| subjects.members.contains_key(id));
+        let sockets = subjects.members.keys().filter(|id| id.0 & abi::SOCKET != 0);
+        let new: Vec<ConnectionId> = sockets.filter(|id| !self.of.contains_key(id)).copied().collect();
+        self.of.extend(new.into_iter().filter_map(|id| Some((id, endpoint(id)?))));
+    }
+
+    /// Where nothing but blocks by hand is enforced: calls to the servers that these are of alone are judged.
+    fn blocked(&self, subjects: &Subjects) -> BTreeMap<Endpoint, Expected> {
+        let judged = self.of.iter().filter_map(|(id, at)| Some((*at, subjects.members.get(id)?)));
+        let expected = |judged: &Judged| Expected {
+            kind: abi::GATE_NOBODY,
+            blocked: judged.blocked,
+            bucket: judged.caller.bucket(),
+        };
+        judged.map(|(at, judged)| (at, expected(judged))).collect()
+    }
+
+    /// What the connections of now say of the next ones to the same endpoints.
+    fn live(&self, subjects: &Subjects, now: Timestamp) -> BTreeMap<Endpoint, Known> {
         let mut live: BTreeMap<Endpoint, Known> = BTreeMap::new();
         for (id, at) in &self.of {
             let Some(judged) = subjects.members.get(id) else { continue };
@@ -115,8 +139,14 @@ impl Endpoints {
                 }
             }
         }
+        live
+    }
+
+    /// Takes in what is live, as far as each user has room.
+    fn remember(&mut self, live: BTreeMap<Endpoint, Known>) {
         let mut of_users: BTreeMap<Option<u32>, usize> = BTreeMap::new();
         self.known.values().for_each(|known| *of_users.entry(known.uid).or_default() += 1);
+        self.crowded.retain(|at| live.contains_key(at));
         for (at, known) in live {
             let of_user = of_users.entry(known.uid).or_default();
             let is_new = !self.known.contains_key(&at);
@@ -127,24 +157,6 @@ impl Endpoints {
             *of_user += usize::from(is_new);
             self.known.insert(at, known);
         }
-        let live: BTreeSet<&Endpoint> = self.of.values().collect();
-        self.crowded.retain(|at| live.contains(at));
-        self.known.retain(|_, known| now <= known.seen.after(KEPT));
-        self.make_room();
-        let mut expected = BTreeMap::new();
-        for (at, known) in &self.known {
-            let block = blocks.iter().find(|block| block.callee == Callee::Server(known.server.clone()));
-            let blocked = match (&known.subject, block) {
-                (Some(subject), Some(block)) => {
-                    let until = block.until.map_or(u64::MAX, |until| clock.boot(until));
-                    Some((subjects.number_of(subject.blocked(block)), until))
-                }
-                _ => None,
-            };
-            let kind = known.subject.clone().map_or(NO_SUBJECT, |subject| subjects.number_of(subject));
-            expected.insert(*at, Expected { kind, blocked, bucket: known.bucket });
-        }
-        expected
     }
 
     /// Forgets the endpoints that have been without a connection for longest, beyond what the kernel's table holds.
