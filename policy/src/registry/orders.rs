@@ -150,6 +150,7 @@ fn finding(named: &str, owner: &ServerId, evidence: Option<(String, Match)>) -> 
             matches: vec![evidence],
             score: score_of(Severity::High),
             form: Form::Raw,
+            muted_by: None,
         },
         shadows: None,
     }

@@ -303,6 +303,7 @@ fn repeated(name: &str) -> Detection {
         matches: vec![Match { text: name.to_owned(), position: 0, context }],
         score: score_of(Severity::Medium),
         form: Form::Raw,
+        muted_by: None,
     }
 }
 
