@@ -17,7 +17,8 @@ use std::collections::BTreeSet;
 use crate::classify::side_effect_tags;
 use crate::config::{
     self, Config, DetectionAction, Finding, GuardEntry, GuardSettings, Level, ListMode, Policy, Problem,
-    RateLimits, Server, SessionMatch, Step, ToolRule, VersionPinning, Written, is_every_rule, steps,
+    RateLimits, Server, SessionMatch, Step, ToolRule, VersionPinning, Written, is_every_rule, is_too_broad,
+    steps,
 };
 use crate::guards::{enforcers, is_on};
 use crate::terms::{self, GuardKind, Phase, ServerType, Trust};
@@ -138,7 +139,7 @@ fn idle(config: &Config) -> Vec<Finding> {
         let path = steps!["inspection", "muted", index];
         if !inspection.enabled {
             found.push(Finding::new(path, "nothing is found while `inspection.enabled` is false".into()));
-        } else if is_every_rule(muted.rule.as_ref()) {
+        } else if is_every_rule(muted.rule.as_ref()) && !is_too_broad(muted) {
             let message = "it mutes every rule: no detection in what it names is an alert; `rule` names one";
             found.push(Finding::new(path, message.into()));
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::config::{Glob, MutedDetections, is_too_broad};
+use crate::config::{Glob, MutedDetections, is_every_rule};
 use crate::definition::{bounded_name, hex};
 use crate::event::{Mute, MuteSource, MutedBy, Whose};
 use crate::glob::{GlobError, NameGlob};
@@ -155,20 +155,21 @@ impl Mutes {
         self.by_hand = kept.into_iter().filter_map(|mute| Entry::new(mute).ok()).take(MAX_BY_HAND).collect();
     }
 
-    /// Whether this may be muted, and there is room for it. The id of the mute that it takes the place of, if any.
+    /// Whether this may be muted at `now`, and there is room for it. The id of the mute that it takes the place of, if any.
     ///
     /// # Errors
     /// Why not.
-    pub fn admit(&self, mute: &Mute) -> Result<Option<String>, MuteError> {
+    pub fn admit(&self, mute: &Mute, now: Timestamp) -> Result<Option<String>, MuteError> {
         if mute.reason.trim().is_empty() || mute.reason.len() > MAX_REASON_BYTES {
             return Err(MuteError::Reason(mute.reason.len()));
         }
         let rule = mute.rule.as_deref().map(|rule| NameGlob::new(rule, true)).transpose()?;
         let rule: Option<Glob> = rule.and_then(|rule| rule.as_str().parse().ok());
-        if is_too_broad(rule.as_ref(), None, None) && mute.server.is_none() && mute.tool.is_none() {
+        if is_every_rule(rule.as_ref()) && mute.server.is_none() && mute.tool.is_none() {
             return Err(MuteError::TooBroad);
         }
-        if let Some(until) = mute.until.filter(|until| self.latest.is_some_and(|latest| *until <= latest)) {
+        let now = self.latest.map_or(now, |latest| latest.max(now));
+        if let Some(until) = mute.until.filter(|until| *until <= now) {
             return Err(MuteError::Over(until));
         }
         let replaced = self.by_hand.iter().find(|entry| entry.is_like(mute));
@@ -182,8 +183,8 @@ impl Mutes {
     ///
     /// # Errors
     /// As of [`Mutes::admit`]; nothing changes then.
-    pub fn add(&mut self, mute: Mute) -> Result<(), MuteError> {
-        self.admit(&mute)?;
+    pub fn add(&mut self, mute: Mute, now: Timestamp) -> Result<(), MuteError> {
+        self.admit(&mute, now)?;
         let entry = Entry::new(mute)?;
         self.by_hand.retain(|known| !known.is_like(&entry.mute));
         self.by_hand.push(entry);

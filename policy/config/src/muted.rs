@@ -55,8 +55,9 @@ pub fn is_every_rule(glob: Option<&Glob>) -> bool {
 }
 
 /// Whether a mute is for every rule of every server: nothing would be an alert.
-pub fn is_too_broad(rule: Option<&Glob>, server: Option<&Glob>, tool: Option<&Glob>) -> bool {
-    is_every_rule(rule) && is_all(server, &NAMES) && is_all(tool, &NAMES)
+pub fn is_too_broad(muted: &MutedDetections) -> bool {
+    let MutedDetections { rule, server, tool, .. } = muted;
+    is_every_rule(rule.as_ref()) && is_all(server.as_ref(), &NAMES) && is_all(tool.as_ref(), &NAMES)
 }
 
 fn is_all(glob: Option<&Glob>, names: &[&str]) -> bool {
@@ -88,11 +89,8 @@ mod tests {
             ("[!l]*", "", "", false),
         ] {
             let [rule, server, tool] = [rule, server, tool].map(glob);
-            assert_eq!(
-                is_too_broad(rule.as_ref(), server.as_ref(), tool.as_ref()),
-                expected,
-                "{rule:?} {server:?} {tool:?}"
-            );
+            let muted = MutedDetections { rule, server, tool, until: None, reason: "r".into() };
+            assert_eq!(is_too_broad(&muted), expected, "{muted:?}");
         }
     }
 }

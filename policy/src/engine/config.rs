@@ -285,6 +285,10 @@ counters! { Counters {
     detections,
     /// Things found that are recorded, and are no alerts since a mute applies.
     detections_muted,
+    /// Mutes of operators.
+    mutes_made,
+    /// Mutes that ended, at their time or by hand.
+    mutes_ended,
     /// Mutes of operators that were refused since too many are in force.
     mutes_refused,
     /// Events that were not reported by themselves, since there were many of their like.

@@ -30,11 +30,12 @@ impl Engine {
     ) -> Result<(), CommandError> {
         let Parts { mut cx, ev, .. } = self.parts(out);
         let mute = ev.mute(&mut cx, new)?;
-        let replaced = self.mutes.admit(&mute).inspect_err(|error| {
+        let replaced = self.mutes.admit(&mute, now).inspect_err(|error| {
             self.counters.mutes_refused += u64::from(*error == MuteError::Full);
         })?;
         self.evaluator.keep_mute(&mute, replaced.as_deref())?;
-        self.mutes.add(mute.clone())?;
+        self.mutes.add(mute.clone(), now)?;
+        self.counters.mutes_made += 1;
         self.timers.set(mute.until.unwrap_or(now), Due::Mutes);
         self.report_mute(&mute, now, DetectionMuted { mute: mute.clone() }.into(), out);
         self.mutes_changed(now, out);
@@ -55,6 +56,7 @@ impl Engine {
         let mute = self.mutes.find(id)?.clone();
         self.evaluator.forget_mute(id)?;
         self.mutes.remove(id);
+        self.counters.mutes_ended += 1;
         let (ended, unmuted_by) = (MuteEnd::Unmuted, Some(by.to_owned()));
         let body = DetectionUnmuted { ended, unmuted_by, mute: mute.clone() }.into();
         self.report_mute(&mute, now, body, out);
@@ -65,6 +67,7 @@ impl Engine {
     /// Ends the mutes that are over by `now`.
     pub(super) fn end_mutes(&mut self, now: Timestamp, out: &mut Vec<Output>) {
         for mute in self.mutes.expire(now) {
+            self.counters.mutes_ended += 1;
             if mute.source == MuteSource::Operator {
                 // What the store does not take is over by its time all the same.
                 let _ = self.evaluator.forget_mute(&mute.mute_id);

@@ -46,7 +46,7 @@ fn mute(change: impl FnOnce(&mut Mute)) -> Mute {
 
 fn of(mutes: impl IntoIterator<Item = Mute>) -> Mutes {
     let mut all = Mutes::default();
-    mutes.into_iter().for_each(|mute| all.add(mute).unwrap());
+    mutes.into_iter().for_each(|mute| all.add(mute, at(1_000)).unwrap());
     all
 }
 
@@ -188,8 +188,7 @@ fn unusable_mutes_are_refused() {
     ];
     for (name, change, expected) in cases {
         let mut mutes = Mutes::default();
-        mutes.expire(at(1_000));
-        let refused = mutes.add(mute(change)).err().map(|error| error.to_string());
+        let refused = mutes.add(mute(change), at(1_000)).err().map(|error| error.to_string());
         assert_eq!(refused.is_some(), expected.is_some(), "{name}: {refused:?}");
         let (refused, expected) = (refused.unwrap_or_default(), expected.unwrap_or_default());
         assert!(refused.contains(expected), "{name}: {refused}");
@@ -201,7 +200,7 @@ fn mutes_end_once_at_their_time() {
     let mut mutes = of([mute(|_| {}), mute(|mute| mute.until = Some(at(1_020)))]);
     // The second has taken the place of the first: it is for the same.
     assert_eq!(mutes.iter().count(), 1);
-    mutes.add(mute(|mute| mute.rule = Some("other".into()))).unwrap();
+    mutes.add(mute(|mute| mute.rule = Some("other".into())), at(1_000)).unwrap();
     let key = key("files", 0, "");
     let muted = |mutes: &Mutes| {
         [is_muted(mutes, &key, (None, None), "learned_scorer"), is_muted(mutes, &key, (None, None), "other")]
@@ -248,7 +247,7 @@ fn ten_thousand_mutes_are_bounded() {
     let mut refused = 0;
     for number in 0..10_000 {
         let new = mute(|mute| mute.rule = Some(format!("rule-{number}")));
-        match mutes.add(new) {
+        match mutes.add(new, at(1_000)) {
             Ok(()) => {}
             Err(MuteError::Full) => refused += 1,
             Err(error) => panic!("{error}"),
@@ -257,14 +256,17 @@ fn ten_thousand_mutes_are_bounded() {
     assert_eq!((mutes.iter().count(), refused), (MAX_BY_HAND, 10_000 - MAX_BY_HAND));
     // One for the same still takes the place of the one before, and where one ends there is room.
     mutes
-        .add(mute(|mute| {
-            mute.rule = Some("rule-7".into());
-            mute.reason = "again".into();
-        }))
+        .add(
+            mute(|mute| {
+                mute.rule = Some("rule-7".into());
+                mute.reason = "again".into();
+            }),
+            at(1_000),
+        )
         .unwrap();
     let id = mutes.iter().next().unwrap().mute_id.clone();
     mutes.remove(&id);
-    mutes.add(mute(|mute| mute.rule = Some("one-more".into()))).unwrap();
+    mutes.add(mute(|mute| mute.rule = Some("one-more".into())), at(1_000)).unwrap();
     assert_eq!(mutes.iter().count(), MAX_BY_HAND);
 }
 

@@ -110,6 +110,14 @@ pub(super) static FOUND: &[Metric] = &[
         "Detections that are recorded, and are no alerts since a mute applies.",
     ),
     metric(
+        "mcpwarden_mutes_total",
+        Counters(
+            "outcome",
+            &[("muted", "mutes_made"), ("ended", "mutes_ended"), ("refused", "mutes_refused")],
+        ),
+        "Mutes of detections: of operators, mutes that ended, and those refused since too many are in force.",
+    ),
+    metric(
         "mcpwarden_registry_total",
         Counters(
             "what",
