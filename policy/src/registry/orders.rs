@@ -110,7 +110,7 @@ impl Registry {
                 hash: listed.hash.clone(),
                 kind: ChangeKind::Ordering,
                 pin: listed.pin,
-                finding: Some(finding),
+                finding: Some(Box::new(finding)),
                 contradicts: false,
                 approved: listed.approved,
                 denied: listed.denied,
