@@ -164,7 +164,9 @@ impl Engine {
     pub fn with_store(mut self, store: Box<dyn Store>) -> Self {
         self.evaluator.set_store(&self.config, store);
         self.mutes.restore(self.evaluator.kept_mutes());
-        self.timers.set(Timestamp(0), Due::Mutes);
+        if !self.mutes.is_empty() {
+            self.timers.set(Timestamp(0), Due::Mutes);
+        }
         self
     }
 

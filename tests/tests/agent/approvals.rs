@@ -158,6 +158,8 @@ fn detections_can_be_muted() -> Result<()> {
     ensure!(muted[0]["tool_hash"].is_string() && muted[0]["until"].is_string(), "{muted:?}");
     ensure!(weather(&agent)? == allowed, "it is muted");
     agent.tell(&["detections", "muted"])?.expect("a table", 0, &id)?;
+    let status = agent.tell(&["status"])?.stdout;
+    ensure!(status.contains("muted     1 mutes"), "{status}");
     agent.kill()?;
 
     let agent = Agent::start(&["--config", &config])?;

@@ -1,7 +1,6 @@
 //! The corpus: what its files look like, and each entry with what the detector finds in it.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_policy::detect::{OrderedNames, ToolNames};
@@ -10,6 +9,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use crate::detectors::{Detectors, Found, TrainedOn};
+use crate::files::{files, read};
 
 /// How well the authors of the rules know an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -336,20 +336,4 @@ pub fn orders(tool: &RawValue) -> (String, OrderedNames) {
 /// A text as the result of a call.
 pub fn as_result(text: &str) -> String {
     serde_json::json!({"content": [{"type": "text", "text": text}]}).to_string()
-}
-
-/// The text of a file.
-pub fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-/// The files of a directory with this extension, in order.
-pub fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
-    let mut paths: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|found| found == extension))
-        .collect();
-    paths.sort();
-    Ok(paths)
 }

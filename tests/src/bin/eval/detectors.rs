@@ -10,7 +10,7 @@ use mcpwarden_policy::detect::{
 };
 use serde_json::Value;
 
-use crate::corpus::{files, read};
+use crate::files::{files, read};
 
 /// What is found in one text.
 #[derive(Clone, Debug, Default)]

@@ -7,6 +7,7 @@
 
 mod corpus;
 mod detectors;
+mod files;
 mod report;
 mod servers;
 
@@ -93,9 +94,9 @@ fn detectors(rules: Option<&Path>) -> Result<Detectors> {
         |errors: Vec<_>| anyhow!(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
     let rules = match rules {
         Some(directory) => {
-            let texts = corpus::files(directory, "yaml")?
+            let texts = files::files(directory, "yaml")?
                 .iter()
-                .map(|path| Ok((path.display().to_string(), corpus::read(path)?)))
+                .map(|path| Ok((path.display().to_string(), files::read(path)?)))
                 .collect::<Result<Vec<_>>>()?;
             RuleSet::parse_all(texts.iter().map(|(name, text)| (name.as_str(), text.as_str())))
         }

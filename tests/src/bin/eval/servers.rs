@@ -9,8 +9,9 @@ use mcpwarden_policy::detect::ToolNames;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::corpus::{Kind, Part, Sample, as_result, files, name, orders, read};
+use crate::corpus::{Kind, Part, Sample, as_result, name, orders};
 use crate::detectors::{Detectors, Found};
+use crate::files::{files, read};
 
 /// What the halves are drawn by, besides the name of the package.
 const SALT: &str = "servers";
