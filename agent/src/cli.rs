@@ -134,7 +134,7 @@ pub enum Command {
     /// {"t": …, "event": "set", "session": "s1", "set": {"key": "mode", "value": "planning"}, "by": "who"} changes a
     /// session; "reset": "mode" in place of "set" restores the value of the configuration. {"t": …, "event": "mute", "rule": "r",
     /// "server": "a", "tool": "t", "until": seconds, "reason": "why", "by": "who"} mutes detections, with optional
-    /// "any_definition", "uid" and "program"; "event": "unmute" ends the mute with the id "mute".
+    /// "any_definition", "hash", "uid" and "program"; "event": "unmute" ends the mute with the id "mute".
     ///
     /// The same input gives the same output, byte for byte.
     ///

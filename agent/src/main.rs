@@ -107,7 +107,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             sessions::set(options).map(|()| ExitCode::SUCCESS)
         }
         Command::Query(Query::Detections(DetectionsOptions { what: Some(what), .. })) => match what {
-            Detections::Mute(options) => mutes::mute(options),
+            Detections::Mute(options) => mutes::mute(*options),
             Detections::Unmute(options) => mutes::unmute(options),
             Detections::Muted(options) => mutes::list(&options),
         }

@@ -52,6 +52,9 @@ pub enum MuteError {
     /// One definition of a tool is meant, and no server is named whose tool it is.
     #[error("a mute of one definition of a tool needs its server; name it, or mute any definition")]
     NoServer,
+    /// The hash of a definition is given, and no one definition is meant.
+    #[error("a hash is that of one definition of a tool; name the tool, and not any definition")]
+    NoDefinition,
     /// Without a tool, there is no definition.
     #[error("any definition is said of a tool; name the tool")]
     NoTool,

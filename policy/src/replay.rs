@@ -10,7 +10,7 @@
 //! `{"t": seconds, "event": "set", "session": "s1", "set": {"key": "mode", "value": "planning"}, "by": "who"}` sets something
 //! of the profile of a session, `"reset": "mode"` in place of `"set"` has the configuration decide it again.
 //! `{"t": seconds, "event": "mute", "rule": "r", "server": "a", "tool": "t", "until": seconds, "reason": "why", "by": "who"}`
-//! mutes detections, with `"any_definition": true`, `"uid"` or `"program"` as the command has them; `"event": "unmute"` ends the
+//! mutes detections, with `"any_definition": true`, `"hash"`, `"uid"` or `"program"` as the command has them; `"event": "unmute"` ends the
 //! mute with the id `"mute"`.
 //! `{"t": seconds, "event": "answer", "question": "ID", "reply": {"decision": "allow"}}`, or `"failure"` in place of `"reply"`, is
 //! what a guard that others wrote answers to the question with this id, whenever it is asked: such lines come before the frames
@@ -72,8 +72,8 @@ pub enum ReplayError {
     Setting,
     /// A mute lacks a part, or has something beside it.
     #[error(
-        "`event` mute needs `until`, `reason` and `by`, beside which `rule`, `server`, `uid`, `program`, `tool` and \
-         `any_definition` may stand; unmute needs `mute` and `by`"
+        "`event` mute needs `until`, `reason` and `by`, beside which `rule`, `server`, `uid`, `program`, `tool`, `hash` \
+         and `any_definition` may stand; unmute needs `mute` and `by`"
     )]
     Mute,
     /// An answer lacks a part, or has something beside it.

@@ -240,7 +240,7 @@ pub enum Detections {
     /// A mute survives a restart of the agent. It ends at its time, or with `unmute`. A second mute of the same rule, server and
     /// tool replaces the first. `inspection.muted` in the configuration mutes without a command. Only root and members of
     /// `control.admin_group` may mute. Exit status 2 if nothing is muted.
-    Mute(MuteOptions),
+    Mute(Box<MuteOptions>),
     /// End a mute: the detections are alerts again.
     ///
     /// Exit status 2 if there is no such mute.
@@ -273,6 +273,9 @@ pub struct MuteOptions {
     /// Mute any definition of the tool, and not only the current one.
     #[arg(long, requires = "tool")]
     pub any_definition: bool,
+    /// Mute only if the tool has had a definition with this hash, the hash of the reviewed definition; the mute is for it.
+    #[arg(long, value_name = "SHA256", requires = "tool", conflicts_with = "any_definition")]
+    pub hash: Option<String>,
     /// Duration of the mute: 90s, 10m, 8h, 30d.
     #[arg(long = "for", value_name = "DURATION")]
     pub period: Option<Period>,

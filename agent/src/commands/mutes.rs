@@ -27,6 +27,7 @@ pub fn mute(options: MuteOptions) -> Result<()> {
         program,
         tool,
         any_definition,
+        hash,
         period,
         until,
         reason,
@@ -35,7 +36,7 @@ pub fn mute(options: MuteOptions) -> Result<()> {
         agent,
     } = options;
     let (rule, until) = (Some(rule), until.map(|until| until.0));
-    let new = NewMute { rule, server, uid, program, tool, any_definition, period, until, reason, by };
+    let new = NewMute { rule, server, uid, program, tool, any_definition, hash, period, until, reason, by };
     let changed: ChangedMute = query_agent(&agent.socket, Method::POST, MUTES, &new)?;
     print(&changed, json);
     Ok(())

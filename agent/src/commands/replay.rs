@@ -372,7 +372,11 @@ mod tests {
             (format!(r#"{mute},"until":15"#), "- approval_required"),
             (format!(r#"{mute},"until":5"#), "error: it ends at"),
             (mute.to_owned(), "error: `event` mute needs"),
-            (format!(r#"{mute},"until":100,"hash":"0""#), "error: `event` mute needs"),
+            (
+                format!(r#"{mute},"until":100,"hash":"0""#),
+                "error: add of calc was never seen with the hash 0",
+            ),
+            (format!(r#"{mute},"until":100,"once":true"#), "error: `event` mute needs"),
             (mute.replace("add", "other") + r#","until":100"#, "error: calc never offered other"),
             (r#""event":"unmute","mute":"0","by":"ann""#.to_owned(), "error: there is no mute 0"),
             (r#""event":"unmute","by":"ann""#.to_owned(), "error: `event` mute needs"),

@@ -25,6 +25,9 @@ pub struct NewMute {
     /// Any definition of the tool, and not only the one that it has now.
     #[serde(default)]
     pub any_definition: bool,
+    /// Hash of the definition that was looked at; without it, the one that the tool has now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
     /// For how long, as `30d`; or `until`.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub period: Option<Period>,

@@ -48,8 +48,10 @@ pub struct MuteDetections<'a> {
     pub program: Option<&'a str>,
     /// The tool, by its name; `None`: every tool, and all that is no tool.
     pub tool: Option<&'a str>,
-    /// Whether any definition of the tool is meant, and not only the one that it has now.
+    /// Whether any definition of the tool is meant, and not only one.
     pub any_definition: bool,
+    /// Hash of the definition that was looked at; `None`: the one that the tool has now.
+    pub hash: Option<&'a str>,
     /// When the mute ends.
     pub until: Timestamp,
     /// Why.

@@ -17,7 +17,6 @@ impl Line {
             || self.is_of_answer()
             || self.session.is_some()
             || self.target.is_some()
-            || self.hash.is_some()
             || self.arguments.is_some()
             || self.once
     }
@@ -39,6 +38,7 @@ impl Replay<'_> {
             program: line.program.as_deref(),
             tool: line.tool.as_deref(),
             any_definition: line.any_definition,
+            hash: line.hash.as_deref(),
             until,
             reason,
             by,
@@ -52,6 +52,7 @@ impl Replay<'_> {
             || line.rule.is_some()
             || line.any_definition
             || line.tool.is_some()
+            || line.hash.is_some()
             || line.server.is_some();
         let (Some(id), Some(by), false) = (&line.mute, &line.by, is_mixed) else {
             return Err(ReplayError::Mute);

@@ -85,4 +85,19 @@ mod tests {
             assert_eq!(text.parse().ok().map(|Moment(time)| time), expected, "{text}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,40}|[0-9]{4}-[0-9]{2}-[0-9]{2}([T t][0-9:.Z+-]{0,20})?") {
+            if let Ok(Moment(time)) = text.parse() {
+                proptest::prop_assert_eq!(Moment(time).to_string().parse(), Ok(Moment(time)));
+            }
+        }
+
+        #[test]
+        fn every_time_round_trips(nanos in 0..=u64::MAX) {
+            let moment = Moment(Timestamp(nanos));
+            proptest::prop_assert_eq!(moment.to_string().parse(), Ok(moment));
+        }
+    }
 }

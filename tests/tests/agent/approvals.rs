@@ -136,6 +136,7 @@ fn detections_can_be_muted() -> Result<()> {
         ),
         (&[&mute[..], &["--for", "0s", "--reason", "r"]].concat(), "over at once"),
         (&[&mute[..], &["--for", "1h", "--reason", ""]].concat(), "the reason has 0 bytes"),
+        (&[&mute[..], &["--hash", "0", "--for", "1h", "--reason", "r"]].concat(), "with the hash 0"),
         (&["detections", "unmute", "0"], "there is no mute 0"),
     ] {
         let said = agent.tell(args)?;

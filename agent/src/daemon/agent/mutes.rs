@@ -35,8 +35,19 @@ impl Agent {
 
     /// Mutes detections.
     pub(super) fn mute(&mut self, new: &NewMute, by: &Who) -> Result<Answer, Refusal> {
-        let NewMute { rule, server, uid, program, tool, any_definition, period, until, reason, by: name } =
-            new;
+        let NewMute {
+            rule,
+            server,
+            uid,
+            program,
+            tool,
+            any_definition,
+            hash,
+            period,
+            until,
+            reason,
+            by: name,
+        } = new;
         let until = end(*period, *until, self.clock.now(), self.clock.moved_ns())?;
         let by = on_behalf_of(name.as_deref(), by)?;
         let server = server.as_deref().map(|server| ServerId(server.into()));
@@ -47,6 +58,7 @@ impl Agent {
             program: program.as_deref(),
             tool: tool.as_deref(),
             any_definition: *any_definition,
+            hash: hash.as_deref(),
             until,
             reason,
             by: &by,

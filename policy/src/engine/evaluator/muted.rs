@@ -7,7 +7,7 @@ use super::{Context, Evaluator, Scope, Seen};
 use crate::engine::command::{ByHand, CommandError, Decide, Definitions, MuteDetections};
 use crate::event::{Mute, MuteSource, Whose};
 use crate::mutes::{MuteError, named};
-use crate::registry::{Item, StoreError};
+use crate::registry::{Item, RegistryError, StoreError};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 
 impl Evaluator {
@@ -21,9 +21,13 @@ impl Evaluator {
         cx: &mut Context<'_>,
         new: &MuteDetections<'_>,
     ) -> Result<Mute, CommandError> {
-        let MuteDetections { rule, server, uid, program, tool, any_definition, until, reason, by } = *new;
+        let MuteDetections { rule, server, uid, program, tool, any_definition, hash, until, reason, by } =
+            *new;
         if any_definition && tool.is_none() {
             return Err(MuteError::NoTool.into());
+        }
+        if hash.is_some() && (any_definition || tool.is_none()) {
+            return Err(MuteError::NoDefinition.into());
         }
         let (mut whose, mut tool_hash) = (Whose::default(), None);
         if let Some(server) = server {
@@ -35,7 +39,19 @@ impl Evaluator {
             let (key, _, pins) = self.meant(cx, &decide)?;
             whose = Whose::from(&key);
             let item = tool.filter(|_| !any_definition).map(Item::tool);
-            tool_hash = item.and_then(|item| pins.get(&item)).map(|record| record.current.clone());
+            if let Some((item, record)) = item.and_then(|item| pins.get_key_value(&item)) {
+                // Nobody mutes what they did not look at.
+                if let Some(hash) = hash.filter(|hash| !record.knows(hash)) {
+                    return Err(RegistryError::OtherHash {
+                        server: server.to_string(),
+                        name: item.name.clone(),
+                        hash: hash.to_owned(),
+                        current: record.current.clone(),
+                    }
+                    .into());
+                }
+                tool_hash = Some(hash.unwrap_or(&record.current).to_owned());
+            }
         } else if tool.is_some() && !any_definition {
             return Err(MuteError::NoServer.into());
         }

@@ -50,6 +50,7 @@ fn mute(
         program: None,
         tool,
         any_definition,
+        hash: None,
         until,
         reason: "reviewed",
         by: "ann",
