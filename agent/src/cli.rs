@@ -21,8 +21,9 @@ use mcpwarden_policy::config::{Hash, Period};
 pub use call::CallOptions;
 pub use guard::{GuardBuild, GuardCommand, GuardLanguage, GuardNew, GuardTest};
 pub use operator::{
-    Approvals, ApprovalsList, ApproveOptions, BlockOptions, BlocksOptions, DecisionOptions, ReloadOptions,
-    Selection, SessionSetOptions, Sessions, StatusOptions, TopOptions, UnblockOptions,
+    Approvals, ApprovalsList, ApproveOptions, BlockOptions, BlocksOptions, DecisionOptions, Detections,
+    MuteOptions, MutedOptions, ReloadOptions, Selection, SessionSetOptions, Sessions, StatusOptions,
+    TopOptions, UnblockOptions, UnmuteOptions,
 };
 pub use query::{
     CallsOptions, ConnectionsOptions, DetectionsOptions, ListOptions, Query, Registry, ReportFormat,
@@ -131,7 +132,9 @@ pub enum Command {
     /// "event": "forget" resets the pin of that tool, or, without it, all pins of the server. {"t": …, "event": "block" or
     /// "unblock", "target": "server=ID" or "session=ID"} blocks calls, with optional "until" and "reason".
     /// {"t": …, "event": "set", "session": "s1", "set": {"key": "mode", "value": "planning"}, "by": "who"} changes a
-    /// session; "reset": "mode" in place of "set" restores the value of the configuration.
+    /// session; "reset": "mode" in place of "set" restores the value of the configuration. {"t": …, "event": "mute", "rule": "r",
+    /// "server": "a", "tool": "t", "until": seconds, "reason": "why", "by": "who"} mutes detections, with optional
+    /// "any_definition", "hash", "uid" and "program"; "event": "unmute" ends the mute with the id "mute".
     ///
     /// The same input gives the same output, byte for byte.
     ///

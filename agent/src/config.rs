@@ -203,6 +203,7 @@ fn engine_config(
         declared: host::declared(config),
         remote: policy_settings::remote(config),
         inspection: config.inspection.enabled.then_some(inspect),
+        muted: policy_settings::muted(config),
         registry: policy_settings::registry(config),
         ..EngineConfig::new(key)
     })

@@ -35,12 +35,12 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use cli::{
-    Approvals, Audit, Cli, Command, Pins, Query, Registry, Sessions, SessionsOptions, ToolsOptions,
-    refused::refused,
+    Approvals, Audit, Cli, Command, Detections, DetectionsOptions, Pins, Query, Registry, Sessions,
+    SessionsOptions, ToolsOptions, refused::refused,
 };
 use commands::{
     approvals, audit, blocks, call, check, decide, detach, doctor, events, explain, guard, inspect, learn,
-    man, matching, pins, refresh, reload, replay, sessions, status,
+    man, matching, mutes, pins, refresh, reload, replay, sessions, status,
 };
 use output::{FAILED, Unwritable, one_line, print_error, print_line, unwritable};
 
@@ -106,6 +106,12 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Query(Query::Sessions(SessionsOptions { what: Some(Sessions::Set(options)), .. })) => {
             sessions::set(options).map(|()| ExitCode::SUCCESS)
         }
+        Command::Query(Query::Detections(DetectionsOptions { what: Some(what), .. })) => match what {
+            Detections::Mute(options) => mutes::mute(*options),
+            Detections::Unmute(options) => mutes::unmute(options),
+            Detections::Muted(options) => mutes::list(&options),
+        }
+        .map(|()| ExitCode::SUCCESS),
         Command::Query(
             Query::Tools(ToolsOptions { refresh: Some(server), shown, agent, .. })
             | Query::Registry {

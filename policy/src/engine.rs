@@ -24,6 +24,7 @@
 //! | `recorder` | messages as events have them |
 //! | `pairing`, `asked`, `fingerprint`, `memory` | open requests of a connection; what of one its answer is read with; copies; shares of memory |
 //! | `rounds`, `tasks`, `ledger` | requests in several tries, and tasks; what servers hand out for these, bounded |
+//! | `muting` | detections that are no alerts: muted and unmuted, and over |
 //! | `folding` | repeated events into one with their number, behind all others |
 //! | `seen`, `scope`, `address`, `ids` | a frame as it was seen; who an event is about; where a server is; numbers of what is kept |
 //! | `waiting`, `lines`, `apart` | long messages, which are inspected apart, and what waits behind them |
@@ -52,6 +53,7 @@ mod ledger;
 mod lifecycle;
 mod lines;
 mod memory;
+mod muting;
 mod pairing;
 mod queries;
 mod question;
@@ -69,7 +71,7 @@ mod uncaptured;
 mod waiting;
 
 pub use apart::LongMessage;
-pub use command::{ByHand, CommandError, Decide, Definitions, OperatorCommand, ProfileError};
+pub use command::{ByHand, CommandError, Decide, Definitions, MuteDetections, OperatorCommand, ProfileError};
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
 pub use connections::Traffic;
 pub use evaluator::{Judge, ServerStanding, WaitingTool};
@@ -81,6 +83,7 @@ use std::sync::Arc;
 
 use crate::detect::Ahead;
 use crate::event::{CaptureGap, Event, Trace};
+use crate::mutes::Mutes;
 use crate::redact::Redactor;
 use crate::registry::Store;
 use crate::terms::{Direction, Timestamp};
@@ -112,6 +115,8 @@ pub struct Engine {
     /// The trace of the message at hand.
     trace: Trace,
     folding: Folding,
+    /// Detections that are no alerts.
+    mutes: Mutes,
     /// Long messages, and what waits behind them.
     lines: Lines,
     /// What was inspected ahead of the message at hand.
@@ -133,7 +138,7 @@ const DIRECTIONS: [Direction; 2] = [Direction::ClientToServer, Direction::Server
 impl Engine {
     /// An engine that knows of nothing yet.
     pub fn new(config: EngineConfig) -> Self {
-        Self {
+        let mut engine = Self {
             recorder: Recorder { redactor: Redactor::new(config.redaction_key), payloads: config.payloads },
             counters: Counters::default(),
             connections: Connections::new(config.redaction_key),
@@ -144,17 +149,24 @@ impl Engine {
             gate: GateStaleness::default(),
             trace: Trace::default(),
             folding: Folding::default(),
+            mutes: Mutes::default(),
             lines: Lines::default(),
             ahead: None,
             scratch: String::new(),
             config,
-        }
+        };
+        engine.configure_mutes();
+        engine
     }
 
-    /// The same with pins that `store` keeps, in place of those of an engine that nothing was handed to yet.
+    /// The same with pins and mutes that `store` keeps, in place of those of an engine that nothing was handed to yet.
     #[must_use]
     pub fn with_store(mut self, store: Box<dyn Store>) -> Self {
         self.evaluator.set_store(&self.config, store);
+        self.mutes.restore(self.evaluator.kept_mutes());
+        if !self.mutes.is_empty() {
+            self.timers.set(Timestamp(0), Due::Mutes);
+        }
         self
     }
 
@@ -176,6 +188,7 @@ impl Engine {
             self.lines.forget_lengths();
         }
         self.config = config;
+        self.configure_mutes();
     }
 
     /// Takes one input in and appends what follows from it to `out`, after what was due when it was captured. What is
@@ -335,7 +348,7 @@ impl Engine {
                 Due::Early(connection, direction) => self.give_up_early(connection, direction, None, out),
                 Due::Start(connection) => self.start_pending(connection, now, out),
                 Due::Exit(connection) => self.exited(connection, time.min(now), out),
-                Due::Late(_) | Due::Approval(_) | Due::LimitedApprovals | Due::Guards => {}
+                Due::Late(_) | Due::Approval(_) | Due::LimitedApprovals | Due::Mutes | Due::Guards => {}
             }
         }
         self.settle(now, out);
@@ -351,8 +364,8 @@ impl Engine {
 
     fn parts<'a>(&'a mut self, out: &'a mut Vec<Output>) -> Parts<'a> {
         let Self { config, recorder, counters, connections, exchange, evaluator, .. } = self;
-        let (gate, trace) = (&mut self.gate, &mut self.trace);
-        let reporter = Reporter { config, recorder, counters, gate, trace, out };
+        let (gate, trace, mutes) = (&mut self.gate, &mut self.trace, &self.mutes);
+        let reporter = Reporter { config, recorder, counters, gate, mutes, trace, out };
         let ahead = self.ahead.clone();
         let cx = Context { config, connections, timers: &mut self.timers, reporter, ahead };
         Parts { cx, exchange, ev: evaluator, destinations: &mut self.destinations }
@@ -393,6 +406,7 @@ impl Engine {
                 }
                 Due::Approval(id) => self.with(out, |_, ev, cx| ev.time_out_approval(cx, id, time)),
                 Due::LimitedApprovals => self.with(out, |_, ev, cx| ev.end_limited(cx, time)),
+                Due::Mutes => self.end_mutes(now, out),
                 Due::Guards => self.with(out, |_, ev, cx| ev.expire_external(cx, time)),
             }
             self.book_touched(now, out);
@@ -411,8 +425,14 @@ impl Engine {
         now: Timestamp,
         out: &mut Vec<Output>,
     ) -> Result<(), CommandError> {
+        let command = match command {
+            OperatorCommand::MuteDetections(new) => return self.mute(&new, now, out),
+            OperatorCommand::UnmuteDetections { id, by } => return self.unmute(id, by, now, out),
+            command => command,
+        };
         let Parts { mut cx, ev, .. } = self.parts(out);
         match command {
+            OperatorCommand::MuteDetections(_) | OperatorCommand::UnmuteDetections { .. } => {}
             OperatorCommand::Decide(decide) => ev.decide(&mut cx, decide, now)?,
             OperatorCommand::BlockCalls(blocks) => {
                 ev.block_calls(blocks);

@@ -22,6 +22,7 @@ use serde_json::value::RawValue;
 use crate::config::ArgumentTests;
 use crate::detect::{Ahead, ToolNames};
 use crate::event::SessionProfile;
+use crate::mutes::MutesOf;
 use crate::terms::{
     Callee, ConnectionId, Detection, Identity, Mode, ServerId, SessionId, Severity, Timestamp,
 };
@@ -243,6 +244,8 @@ pub struct Facts<'a> {
     pub block: Option<&'a CallBlock>,
     /// What guards that others wrote deny of the server and the session.
     pub standing: &'a [Arc<StandingDenial>],
+    /// The detections in texts that are no alerts. What is known of `tool` is marked already.
+    pub mutes: MutesOf<'a>,
     /// Anything else, for guards that are not in this process: `server` and `client`, each with `pid`, `uid`, `cgroup_id`
     /// and `executable` of the process, null where it is not known; and `http`, over HTTP, with those of
     /// `protocol_version`, `traceparent`, `tracestate` and `user_agent` that the request's head has ([`HttpMeta`]).
@@ -270,6 +273,11 @@ pub enum Modification {
         paths: Vec<String>,
         /// What stands in place.
         replacement: String,
+    },
+    /// Detections of the guard itself are recorded with it, all of them muted, and nothing else comes of them.
+    NoteMuted {
+        /// What the guard found.
+        detections: Vec<Detection>,
     },
     /// A warning stands beside it.
     AddWarning {

@@ -21,6 +21,7 @@
 //! |---|---|
 //! | [`network`] | where connections may go: rules, the table of the kernel half |
 //! | [`discovery`] | a command line into "an MCP server, called …" |
+//! | [`mutes`] | detections that are recorded, and are no alerts |
 //! | [`guard`] | the contract of everything that judges |
 //! | [`registry`] | what servers offered before, and what of it is pinned |
 //! | [`settings`] | what the configuration says to each module |
@@ -38,6 +39,7 @@ pub mod gate;
 pub mod guard;
 pub mod guards;
 pub mod lint;
+pub mod mutes;
 pub mod network;
 pub mod registry;
 pub mod replay;
@@ -57,8 +59,8 @@ pub use mcpwarden_terms::{self as terms, glob};
 pub use discovery::{Declared, NamePatterns};
 pub use engine::{
     ByHand, CommandError, Connect, Counters, Decide, Definitions, Engine, EngineConfig, EngineLimits, Exec,
-    ExitStatus, Found, GuardQuestion, Input, Inspect, Inspected, LongMessage, OperatorCommand, Output,
-    Payloads, Process, ProfileError, Reached, ServerAddress, Traffic, WaitingTool,
+    ExitStatus, Found, GuardQuestion, Input, Inspect, Inspected, LongMessage, MuteDetections,
+    OperatorCommand, Output, Payloads, Process, ProfileError, Reached, ServerAddress, Traffic, WaitingTool,
 };
 pub use event::{Event, EventBody};
 pub use terms::{ConnectionId, Direction, GapCause, ServerId, SessionId, Timestamp};

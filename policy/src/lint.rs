@@ -17,7 +17,8 @@ use std::collections::BTreeSet;
 use crate::classify::side_effect_tags;
 use crate::config::{
     self, Config, DetectionAction, Finding, GuardEntry, GuardSettings, Level, ListMode, Policy, Problem,
-    RateLimits, Server, SessionMatch, Step, ToolRule, VersionPinning, Written, steps,
+    RateLimits, Server, SessionMatch, Step, ToolRule, VersionPinning, Written, is_every_rule, is_too_broad,
+    steps,
 };
 use crate::guards::{enforcers, is_on};
 use crate::terms::{self, GuardKind, Phase, ServerType, Trust};
@@ -133,6 +134,15 @@ fn idle(config: &Config) -> Vec<Finding> {
     if !inspection.enabled && inspection.on_detection.action != DetectionAction::Alert {
         let message = "nothing is found while `inspection.enabled` is false";
         found.push(Finding::new(steps!["inspection", "on_detection", "action"], message.into()));
+    }
+    for (index, muted) in inspection.muted.iter().enumerate() {
+        let path = steps!["inspection", "muted", index];
+        if !inspection.enabled {
+            found.push(Finding::new(path, "nothing is found while `inspection.enabled` is false".into()));
+        } else if is_every_rule(muted.rule.as_ref()) && !is_too_broad(muted) {
+            let message = "it mutes every rule: no detection in what it names is an alert; `rule` names one";
+            found.push(Finding::new(path, message.into()));
+        }
     }
     for (index, entry) in config.sessions.iter().enumerate() {
         for (key, given, kind) in [

@@ -15,6 +15,7 @@
 //! | `load` | the pins of a server into memory, also those kept under a former path |
 //! | `pin`, `store` | one pin; where pins are kept |
 //! | `decisions` | what operators decide: approvals, of some calls or for some time too; denials; pins that are forgotten |
+//! | `mutes` | what operators mute, kept with the pins |
 //! | `orders` | definitions that order something about other servers' tools |
 //! | `names`, `shadow` | names that are taken for one another; what that means |
 //! | `config` | settings, bounds, counters, errors |
@@ -22,6 +23,7 @@
 mod config;
 mod decisions;
 mod load;
+mod mutes;
 mod names;
 mod orders;
 mod page;

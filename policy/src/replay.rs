@@ -9,10 +9,16 @@
 //! "target": "server=a" | "session=s1"}` blocks calls, a block with `"until"`, in seconds like `t`, and `"reason"`.
 //! `{"t": seconds, "event": "set", "session": "s1", "set": {"key": "mode", "value": "planning"}, "by": "who"}` sets something
 //! of the profile of a session, `"reset": "mode"` in place of `"set"` has the configuration decide it again.
+//! `{"t": seconds, "event": "mute", "rule": "r", "server": "a", "tool": "t", "until": seconds, "reason": "why", "by": "who"}`
+//! mutes detections, with `"any_definition": true`, `"hash"`, `"uid"` or `"program"` as the command has them; `"event": "unmute"` ends the
+//! mute with the id `"mute"`.
 //! `{"t": seconds, "event": "answer", "question": "ID", "reply": {"decision": "allow"}}`, or `"failure"` in place of `"reply"`, is
 //! what a guard that others wrote answers to the question with this id, whenever it is asked: such lines come before the frames
 //! that it is asked about.
 //! A frame may name its `"turn"`. The same lines give the same events: nothing is read but them.
+
+mod blocks;
+mod mutes;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -28,7 +34,7 @@ use crate::guards::{ProfileChange, ProfileKey, Setting};
 use crate::protocol;
 use crate::registry::ApprovalLimits;
 use crate::terms::contract::{GuardFailure, GuardReply};
-use crate::terms::{Callee, ConnectionId, Direction, ServerId, SessionId, Timestamp};
+use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
 use crate::wire::{Cut, FrameCutter, Framing, Limits};
 
 /// What is wrong with a line of a recording.
@@ -64,6 +70,12 @@ pub enum ReplayError {
     /// A setting lacks a part, or has something beside it.
     #[error("`event` set needs `session`, `by`, and either `set` or `reset`")]
     Setting,
+    /// A mute lacks a part, or has something beside it.
+    #[error(
+        "`event` mute needs `until`, `reason` and `by`, beside which `rule`, `server`, `uid`, `program`, `tool`, `hash` \
+         and `any_definition` may stand; unmute needs `mute` and `by`"
+    )]
+    Mute,
     /// An answer lacks a part, or has something beside it.
     #[error("`event` answer needs `question`, and either `reply` or `failure`")]
     Answer,
@@ -123,6 +135,13 @@ struct Line {
     until: Option<f64>,
     #[serde(default)]
     reason: Option<String>,
+    /// The rules that are muted, and whether that is for any definition of the tool; the id of a mute that is ended.
+    #[serde(default)]
+    rule: Option<String>,
+    #[serde(default)]
+    any_definition: bool,
+    #[serde(default)]
+    mute: Option<String>,
     /// What becomes of the profile of a session.
     #[serde(default)]
     set: Option<Setting>,
@@ -196,6 +215,8 @@ enum Event {
     Block,
     Unblock,
     Set,
+    Mute,
+    Unmute,
 }
 
 /// What a guard that others wrote answers.
@@ -244,7 +265,12 @@ impl<'a> Replay<'a> {
         let time = timestamp(line.t)?;
         // Records may be a little out of order; time is not.
         self.now = self.now.max(time);
+        if line.is_of_mute() && !matches!(line.event, Some(Event::Mute | Event::Unmute)) {
+            return Err(ReplayError::Mute);
+        }
         match line.event {
+            Some(Event::Mute) => return self.mute(&line, out),
+            Some(Event::Unmute) => return self.unmute(&line, out),
             Some(Event::Approve) => return self.decide(&line, ByHand::Approve, out),
             Some(Event::Deny) => return self.decide(&line, ByHand::Deny, out),
             Some(Event::Forget) => return self.decide(&line, ByHand::Forget, out),
@@ -369,23 +395,6 @@ impl<'a> Replay<'a> {
         self.command(OperatorCommand::Decide(decide), out)
     }
 
-    fn block(&mut self, line: Line, out: &mut Vec<Output>) -> Result<(), ReplayError> {
-        let callee = callee(&line)?;
-        let until = line.until.map(timestamp).transpose()?;
-        self.blocks.retain(|block| block.callee != callee);
-        self.blocks.push(CallBlock { callee, until, reason: line.reason });
-        self.command(OperatorCommand::BlockCalls(self.blocks.clone()), out)
-    }
-
-    fn unblock(&mut self, line: &Line, out: &mut Vec<Output>) -> Result<(), ReplayError> {
-        let callee = callee(line)?;
-        if line.until.is_some() || line.reason.is_some() {
-            return Err(ReplayError::Block);
-        }
-        self.blocks.retain(|block| block.callee != callee);
-        self.command(OperatorCommand::BlockCalls(self.blocks.clone()), out)
-    }
-
     fn set_session(&mut self, line: Line, out: &mut Vec<Output>) -> Result<(), ReplayError> {
         let is_mixed =
             line.is_of_stream() || line.is_of_block() || line.tool.is_some() || line.hash.is_some();
@@ -472,13 +481,4 @@ fn timestamp(seconds: f64) -> Result<Timestamp, ReplayError> {
         return Err(ReplayError::Time(seconds));
     }
     Ok(Timestamp((seconds * 1e9).round() as u64))
-}
-
-/// Whose calls a line blocks or does not.
-fn callee(line: &Line) -> Result<Callee, ReplayError> {
-    let is_mixed = line.is_of_stream() || line.is_of_decision() || line.is_of_setting();
-    let is_other =
-        line.session.is_some() || line.server.is_some() || line.uid.is_some() || line.program.is_some();
-    let callee = line.target.as_deref().and_then(Callee::parse);
-    callee.filter(|_| !is_mixed && !is_other).ok_or(ReplayError::Block)
 }

@@ -8,7 +8,9 @@ use crate::config::{
 };
 use crate::detect::{CustomPattern, DetectConfig, ScorerModel, ServerPatterns};
 use crate::discovery::{BUILT_IN, Declared, NamePatterns, Remote};
+use crate::event::Mute;
 use crate::glob::GlobError;
+use crate::mutes;
 use crate::network::{NetworkRules, NetworkServer, Rule};
 use crate::registry::RegistrySettings;
 use crate::terms::{Category, GuardKind, ServerId, ServerType};
@@ -95,6 +97,11 @@ pub fn place_of_pattern(config: &Config, name: &str) -> Option<PatternPlace> {
         Some(PatternPlace::Guard(guard, index))
     };
     own.map(PatternPlace::Inspection).or_else(of_guards)
+}
+
+/// The detections that are no alerts.
+pub fn muted(config: &Config) -> Vec<Mute> {
+    mutes::configured(&config.inspection.muted)
 }
 
 /// What is pinned, and when names are nearly the same.

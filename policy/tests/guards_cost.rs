@@ -77,6 +77,7 @@ fn allowed_call_allocates_nothing() {
             profile: &profile,
             block: None,
             standing: &[],
+            mutes: mcpwarden_policy::mutes::MutesOf::default(),
             metadata: &Value::Null,
         };
         let now = Timestamp(u64::from(round) * 1_000_000_000);

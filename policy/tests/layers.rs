@@ -6,9 +6,10 @@ use std::fs;
 use std::path::Path;
 
 /// The modules, in layers: each uses only those before its own.
-const LAYERS: [&[&str]; 11] = [
+const LAYERS: [&[&str]; 12] = [
     &["testing"],
     &["network", "discovery"],
+    &["mutes"],
     &["guard", "registry"],
     &["settings"],
     &["classify"],

@@ -3,7 +3,7 @@
 use mcpwarden_policy::{
     Event,
     config::SinkFilter,
-    event::Severity,
+    event::{EventBody, Severity},
     glob::{GlobError, NameGlob},
 };
 
@@ -24,8 +24,12 @@ impl Filter {
         Ok(Self { types: types.collect::<Result<_, _>>()?, severity: filter.severity })
     }
 
-    /// Whether it lets an event through.
+    /// Whether it lets an event through. What is muted is no alert: only a filter that lets everything through lets it through.
     pub fn passes(&self, event: &Event) -> bool {
+        if matches!(&event.body, EventBody::Detected(found) if found.muted) {
+            let is_every = self.types.is_empty() || self.types.iter().any(NameGlob::is_any);
+            return is_every && self.severity == Severity::Low;
+        }
         (self.types.is_empty() || self.types.iter().any(|glob| glob.matches(event.kind())))
             && event.body.severity().is_none_or(|severity| severity >= self.severity)
     }
@@ -50,10 +54,21 @@ mod tests {
                                "score": 1, "form": "raw"});
             event("mcp_detection", json!({"subject": "result", "action": "alert", "detection": found}))
         };
+        let muted = |severity: &str| {
+            let mut muted = json!(found(severity));
+            muted["muted"] = true.into();
+            serde_json::from_value::<Event>(muted).unwrap()
+        };
         let loss = event("agent_loss", json!({"counter": "c", "count": 1, "total": 1, "meaning": "m"}));
         for (filter, event, passes) in [
             ("{}", &loss, true),
             ("{}", &found("low"), true),
+            ("{}", &muted("critical"), true),
+            ("{ severity: low }", &muted("critical"), true),
+            ("{ severity: medium }", &muted("critical"), false),
+            ("{ types: [mcp_detection] }", &muted("critical"), false),
+            ("{ types: [\"*\"] }", &muted("critical"), true),
+            ("{ types: [\"mcp_*\"] }", &muted("critical"), false),
             ("{ types: [mcp_detection] }", &loss, false),
             ("{ types: [\"mcp_*\", agent_loss] }", &loss, true),
             ("{ types: [\"MCP_*\"] }", &found("high"), false),

@@ -144,7 +144,11 @@ impl Ocsf {
             activity_id,
             activity_name,
             type_uid: class.kind.uid * 100 + activity_id,
-            severity_id: event.body.severity().map_or(class.kind.severity_id, severity_id),
+            severity_id: match &event.body {
+                // Informational: nobody is to be alerted.
+                EventBody::Detected(found) if found.muted => 1,
+                body => body.severity().map_or(class.kind.severity_id, severity_id),
+            },
             time: event.timestamp.0 / 1_000_000,
             message: &message,
             count: event.repeats,

@@ -6,7 +6,10 @@ use clap::{
     Args, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser as _},
 };
-use mcpwarden_policy::{config::Period, guards::ProfileKey};
+use mcpwarden_policy::{
+    config::{Moment, Period},
+    guards::ProfileKey,
+};
 use serde_json::{Map, Value, json};
 
 use super::word::by_word;
@@ -209,6 +212,108 @@ pub enum Approvals {
 #[derive(Args, Debug)]
 pub struct ApprovalsList {
     /// Print JSON, one line per tool.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub agent: Agent,
+}
+
+pub(super) const DETECTIONS_EXAMPLES: &str = "\
+Examples:
+  mcpwarden detections --severity high --since 7d
+  sudo mcpwarden detections mute learned_scorer --server files --tool read_file --for 30d --reason 'reviewed, ticket 4711'
+  sudo mcpwarden detections mute 'shadow_*' --server mail --until 2027-01-31 --reason 'two mail servers on purpose'
+  sudo mcpwarden detections muted
+  sudo mcpwarden detections unmute 0123456789ab
+";
+
+/// What `mcpwarden detections` does beside listing.
+#[derive(Subcommand, Debug)]
+pub enum Detections {
+    /// Mute detections: the agent records them with `muted: true`, and they are no alerts.
+    ///
+    /// Muted detections reach no sink with a filter, have no effect on calls (`inspection.on_detection`), and do not count for
+    /// the severity of a tool. A mute of a server is for the server of one user and program. A mute of a tool is for the
+    /// current definition of the tool: if the definition changes, its detections are alerts again. With --any-definition the
+    /// mute is for all definitions of the tool, those to come as well.
+    ///
+    /// A mute survives a restart of the agent. It ends at its time, or with `unmute`. A second mute of the same rule, server and
+    /// tool replaces the first. `inspection.muted` in the configuration mutes without a command. Only root and members of
+    /// `control.admin_group` may mute. Exit status 2 if nothing is muted.
+    Mute(Box<MuteOptions>),
+    /// End a mute: the detections are alerts again.
+    ///
+    /// Exit status 2 if there is no such mute.
+    Unmute(UnmuteOptions),
+    /// List the mutes of operators and of the configuration.
+    ///
+    /// Exit status 2 if no agent answers.
+    Muted(MutedOptions),
+}
+
+/// Arguments of `mcpwarden detections mute`.
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("end").required(true).args(["period", "until"]))]
+pub struct MuteOptions {
+    /// The rule, as `pattern` of a detection names it, or a glob. `*` is every rule, and needs --server or --tool.
+    pub rule: String,
+    /// Only detections of the server with this id, which must have been seen.
+    #[arg(long, value_name = "ID")]
+    pub server: Option<String>,
+    /// User id of the server, if several users run a server with this id.
+    #[arg(long, requires = "server")]
+    pub uid: Option<u32>,
+    /// Program of the server, if several programs have this id.
+    #[arg(long, value_name = "PATH", requires = "server")]
+    pub program: Option<String>,
+    /// Only detections about the tool with this name: in its current definition, in its calls and in its results. Needs --server
+    /// or --any-definition.
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// Mute any definition of the tool, and not only the current one.
+    #[arg(long, requires = "tool")]
+    pub any_definition: bool,
+    /// Mute only if the tool has had a definition with this hash, the hash of the reviewed definition; the mute is for it.
+    #[arg(long, value_name = "SHA256", requires = "tool", conflicts_with = "any_definition")]
+    pub hash: Option<String>,
+    /// Duration of the mute: 90s, 10m, 8h, 30d.
+    #[arg(long = "for", value_name = "DURATION")]
+    pub period: Option<Period>,
+    /// End of the mute: a date (2027-01-31, midnight in UTC) or a time (2027-01-31T10:00:00Z).
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<Moment>,
+    /// Reason of the mute, for events and for `mcpwarden detections muted`.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Name of the person who decides; events have it beside the calling user.
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+    /// Print JSON: the event.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub agent: Agent,
+}
+
+/// Arguments of `mcpwarden detections unmute`.
+#[derive(Args, Debug)]
+pub struct UnmuteOptions {
+    /// Id of the mute, as `muted` lists it.
+    pub id: String,
+    /// Name of the person who decides; events have it beside the calling user.
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+    /// Print JSON: the event.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub agent: Agent,
+}
+
+/// Arguments of `mcpwarden detections muted`.
+#[derive(Args, Debug)]
+pub struct MutedOptions {
+    /// Print JSON, one line per mute.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use mcpwarden_policy::{
 };
 
 use super::{
-    operator::{Agent, SESSIONS_EXAMPLES, Sessions},
+    operator::{Agent, DETECTIONS_EXAMPLES, Detections, SESSIONS_EXAMPLES, Sessions},
     stored::Database,
     when::When,
     word::by_word,
@@ -52,9 +52,11 @@ pub enum Query {
     /// Prints the last --limit calls that match every option, oldest first; repeated options are alternatives. An answer is
     /// found up to an hour after its call. Exit status 2 if the database cannot be read.
     Calls(CallsOptions),
-    /// List detections at or above `inspection.alert_threshold`.
+    /// List detections at or above `inspection.alert_threshold`, or mute some.
     ///
-    /// Prints the last --limit detections that match every option, oldest first. Exit status 2 if the database cannot be read.
+    /// Prints the last --limit detections that match every option, oldest first; those that are muted only with --muted. Exit
+    /// status 2 if the database cannot be read.
+    #[command(after_long_help = DETECTIONS_EXAMPLES)]
     Detections(DetectionsOptions),
     /// List connections to declared servers, connections to denied addresses, and connections of servers.
     ///
@@ -189,6 +191,7 @@ pub struct CallsOptions {
 
 /// Arguments of `mcpwarden detections`.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct DetectionsOptions {
     #[command(flatten)]
     pub which: Which,
@@ -201,8 +204,13 @@ pub struct DetectionsOptions {
     /// Only this category, such as credential_theft.
     #[arg(long, value_parser = |word: &str| by_word::<Category>(word.to_owned()))]
     pub category: Vec<Category>,
+    /// List muted detections as well.
+    #[arg(long)]
+    pub muted: bool,
     #[command(flatten)]
     pub shown: Shown,
+    #[command(subcommand)]
+    pub what: Option<Detections>,
 }
 
 /// Arguments of `mcpwarden connections`.

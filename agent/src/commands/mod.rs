@@ -16,6 +16,7 @@ pub mod learn;
 mod lines;
 pub mod man;
 pub mod matching;
+pub mod mutes;
 pub mod pins;
 pub mod refresh;
 pub mod reload;

@@ -355,6 +355,53 @@ mod tests {
         }
     }
 
+    /// A mute lets a held tool pass, until it is ended or over; and what is no such line.
+    #[test]
+    fn recorded_mutes_are_executed() {
+        let config = "inspection: { on_detection: { action: require_approval } }";
+        let call = |t: u32| {
+            format!(
+                r#"{{"t":{t},"server":"calc","dir":"c2s","frame":"{{\"id\":{t},\"method\":\"tools/call\",\"params\":{{\"name\":\"add\"}}}}"}}"#
+            )
+        };
+        let mute = r#""event":"mute","rule":"*","server":"calc","tool":"add","reason":"reviewed","by":"ann""#;
+        let listed: String = APPROVALS.lines().take(2).map(|line| format!("{line}\n")).collect();
+        for (command, expected) in [
+            (String::new(), "approval_required approval_required"),
+            (format!(r#"{mute},"until":100"#), "- -"),
+            (format!(r#"{mute},"until":15"#), "- approval_required"),
+            (format!(r#"{mute},"until":5"#), "error: it ends at"),
+            (mute.to_owned(), "error: `event` mute needs"),
+            (
+                format!(r#"{mute},"until":100,"hash":"0""#),
+                "error: add of calc was never seen with the hash 0",
+            ),
+            (format!(r#"{mute},"until":100,"once":true"#), "error: `event` mute needs"),
+            (mute.replace("add", "other") + r#","until":100"#, "error: calc never offered other"),
+            (r#""event":"unmute","mute":"0","by":"ann""#.to_owned(), "error: there is no mute 0"),
+            (r#""event":"unmute","by":"ann""#.to_owned(), "error: `event` mute needs"),
+            (
+                r#""event":"approve","server":"calc","tool":"add","by":"ann","rule":"x""#.to_owned(),
+                "error: `event` mute needs",
+            ),
+        ] {
+            let line = if command.is_empty() { command.clone() } else { format!("{{\"t\":6,{command}}}\n") };
+            let lines = format!("{listed}{line}{}\n{}\n", call(10), call(20));
+            let (reported, outcome) = replay_with(config, &lines);
+            assert_eq!(reported, replay_with(config, &lines).0);
+            let events =
+                reported.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+            let called = events.filter(|event| event["type"] == "mcp_tool_called");
+            let codes: Vec<String> =
+                called.map(|event| event["code"].as_str().unwrap_or("-").to_owned()).collect();
+            let became = match outcome {
+                Ok(()) => codes.join(" "),
+                Err(error) => format!("error: {}", error.root_cause()),
+            };
+            assert!(became.starts_with(expected), "{command}: {became}\n{reported}");
+        }
+    }
+
     #[test]
     fn client_gets_its_matching_profile() {
         let yaml = "guards: [{ kind: mode }]\nsessions: [{ match: { uid: 1000, executable: '/usr/bin/code*', \

@@ -64,6 +64,13 @@ fn lines(status: &Status) -> Vec<String> {
         "waiting   {} tools for approval (`mcpwarden approvals list`); {} blocks by hand",
         status.approvals, status.blocks
     ));
+    if status.mutes > 0 {
+        lines.push(format!(
+            "muted     {} mutes, {} detections by them so far (`mcpwarden detections muted`)",
+            status.mutes,
+            count("detections_muted")
+        ));
+    }
     lines.push(format!("store     {}, {} events", escaped(&status.store.path), status.store.last));
     for sink in &status.sinks {
         let dropped = if sink.dropped > 0 { format!(", {} dropped", sink.dropped) } else { String::new() };

@@ -8,6 +8,7 @@ mod blocks;
 pub mod client;
 mod followers;
 mod listings;
+mod mutes;
 mod peer;
 mod pins;
 mod refusal;
@@ -29,6 +30,7 @@ use crate::network::Who;
 pub use blocks::{BlockView, Blocks, NewBlock, OldBlock};
 pub use followers::{FollowerCounters, Followers};
 pub use listings::{ListingView, Listings, NewListing, RequestedListing};
+pub use mutes::{ChangedMute, Mutes, NewMute, OldMute};
 pub use pins::{Decided, NewDecision, NewLimits, Waiting};
 pub use refusal::{Code, Refusal};
 use server::{Counts, Service};
@@ -48,6 +50,8 @@ pub const STATUS: &str = "/v1/status";
 pub const RELOAD: &str = "/v1/reload";
 /// Where decisions are made.
 pub const PINS: &str = "/v1/pins";
+/// Where detections are muted.
+pub const MUTES: &str = "/v1/mutes";
 /// Where declared servers are listed.
 pub const LISTINGS: &str = "/v1/listings";
 /// Where something is set of a session.
@@ -70,6 +74,12 @@ pub enum Operation {
     Approvals,
     /// `POST /v1/pins`
     Decide(NewDecision),
+    /// `GET /v1/mutes`
+    Mutes,
+    /// `POST /v1/mutes`
+    Mute(NewMute),
+    /// `DELETE /v1/mutes`
+    Unmute(OldMute),
     /// `POST /v1/sessions`
     SetSession(NewSetting),
     /// `GET /v1/listings`
@@ -94,6 +104,10 @@ pub enum Answer {
     Waiting(Waiting),
     /// What was decided.
     Decided(Decided),
+    /// All mutes.
+    Mutes(Mutes),
+    /// What was muted, or is no longer.
+    Muted(Box<ChangedMute>),
     /// The last listing of each server.
     Listings(Listings),
     /// The one that was requested.

@@ -1,6 +1,6 @@
 //! Why the agent does not do what is requested.
 
-use mcpwarden_policy::{CommandError, ProfileError, registry::RegistryError};
+use mcpwarden_policy::{CommandError, ProfileError, mutes::MuteError, registry::RegistryError};
 use serde::{Deserialize, Serialize};
 
 use crate::network::BlockError;
@@ -79,6 +79,11 @@ impl From<&CommandError> for Refusal {
     fn from(error: &CommandError) -> Self {
         let code = match error {
             CommandError::Decision(error) => return error.into(),
+            CommandError::Mute(error) => match error {
+                MuteError::Unknown(_) => Code::NotFound,
+                MuteError::Full => Code::Full,
+                _ => Code::Unusable,
+            },
             CommandError::Profile(ProfileError::NoSession(_)) => Code::NotFound,
             CommandError::Profile(ProfileError::Full(_)) => Code::Full,
         };

@@ -24,8 +24,8 @@ use tokio::{
 };
 
 use super::{
-    APPROVALS, Answer, BLOCKS, Code, ControlCounters, EVENTS, Followers, LISTINGS, Operation, PINS, RELOAD,
-    Refusal, Request, SESSIONS, STATUS,
+    APPROVALS, Answer, BLOCKS, Code, ControlCounters, EVENTS, Followers, LISTINGS, MUTES, Operation, PINS,
+    RELOAD, Refusal, Request, SESSIONS, STATUS,
     followers::{self, Following, Seat},
     peer::{Groups, Peer, Rights},
 };
@@ -40,10 +40,11 @@ const PLACES: usize = 32;
 /// Longest body. Bytes.
 const BODY_BYTES: usize = 16 << 10;
 /// What there is, and the methods that it takes.
-const PATHS: [(&str, &str); 8] = [
+const PATHS: [(&str, &str); 9] = [
     (BLOCKS, "GET, POST, DELETE"),
     (APPROVALS, "GET"),
     (PINS, "POST"),
+    (MUTES, "GET, POST, DELETE"),
     (SESSIONS, "POST"),
     (LISTINGS, "GET, POST"),
     (RELOAD, "POST"),
@@ -213,6 +214,9 @@ impl Line {
             (BLOCKS, &Method::DELETE) => Operation::Unblock(self.body(body).await?),
             (APPROVALS, &Method::GET) => Operation::Approvals,
             (PINS, &Method::POST) => Operation::Decide(self.body(body).await?),
+            (MUTES, &Method::GET) => Operation::Mutes,
+            (MUTES, &Method::POST) => Operation::Mute(self.body(body).await?),
+            (MUTES, &Method::DELETE) => Operation::Unmute(self.body(body).await?),
             (SESSIONS, &Method::POST) => Operation::SetSession(self.body(body).await?),
             (LISTINGS, &Method::GET) => Operation::Listings,
             (LISTINGS, &Method::POST) => Operation::List(self.body(body).await?),

@@ -32,6 +32,9 @@ pub struct Status {
     pub approvals: u64,
     /// Blocks by hand.
     pub blocks: u64,
+    /// Mutes of detections that are in force: of operators, and of the configuration.
+    #[serde(default)]
+    pub mutes: u64,
     /// Where events are stored.
     pub store: StoreStatus,
     /// Where events are sent.

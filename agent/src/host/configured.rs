@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mcpwarden_policy::config::{
-    AbsolutePath, Config, Control, Finding, Problem, Server, Session, Step, User,
+    AbsolutePath, Config, Control, Finding, MutedDetections, Problem, Server, Session, Step, User,
 };
 use mcpwarden_policy::detect::ScorerModel;
 use mcpwarden_policy::detect::learned::{MODEL_BYTES, Model};
@@ -19,6 +19,7 @@ use mcpwarden_policy::{Declared, glob::GlobError, settings};
 use mcpwarden_system::owner::{ours_alone, owned_by};
 use nix::libc;
 
+use super::clock::Clock;
 use crate::output::escaped;
 
 /// How much of the list of users is searched for a name that was meant.
@@ -127,9 +128,17 @@ pub fn idle(config: &Config) -> Vec<Finding> {
         let steps = vec![Step::from("servers"), Step::from(index), Step::from("executable")];
         Some(with_neighbour(Finding::new(steps, message), path))
     };
+    let now = Clock::new().now();
+    let muted = |(index, muted): (usize, &MutedDetections)| {
+        let until = muted.until.filter(|until| until.0 <= now)?;
+        let message = format!("it ended at {until}: it mutes nothing, and can be removed");
+        let steps = ["inspection", "muted"].map(Step::from).into_iter().chain([Step::from(index)]);
+        Some(Finding::new(steps.collect(), message))
+    };
+    let muted = config.inspection.muted.iter().enumerate().filter_map(muted);
     let tokens = config.sessions.iter().enumerate().filter_map(token);
     let programs = config.servers.iter().enumerate().filter_map(program);
-    programs.chain(tokens).chain(groups(&config.control)).collect()
+    muted.chain(programs).chain(tokens).chain(groups(&config.control)).collect()
 }
 
 /// The groups of the control socket that are named and not there.

@@ -71,6 +71,7 @@ pub struct Observer {
     engine_seconds: Histogram,
     gate_seconds: Histogram,
     detections: HashMap<(Category, Severity), IntCounter>,
+    detections_muted: IntCounterVec,
     denials: IntCounterVec,
     guard_answers: IntCounterVec,
     guard_seconds: Histogram,
@@ -88,6 +89,7 @@ impl Observer {
     pub fn new(registry: &Registry) -> Result<Self> {
         let types = counters(table::EVENTS, registry)?;
         let detections = counters(table::DETECTIONS, registry)?;
+        let detections_muted = counters(table::DETECTIONS_MUTED, registry)?;
         let (calls, results) = (counters(table::CALLS, registry)?, counters(table::RESULTS, registry)?);
         let kinds =
             Category::ALL.iter().flat_map(|category| SEVERITIES.map(|severity| (*category, severity)));
@@ -101,6 +103,7 @@ impl Observer {
             latency_seconds: seconds(table::LATENCY_SECONDS, registry)?,
             engine_seconds: seconds(table::ENGINE_SECONDS, registry)?,
             gate_seconds: seconds(table::GATE_SECONDS, registry)?,
+            detections_muted,
             detections: kinds
                 .map(|kind| (kind, detections.with_label_values(&[word(&kind.0), word(&kind.1)])))
                 .collect(),
@@ -168,6 +171,11 @@ impl Observer {
             }
             EventBody::RequestBlocked(blocked) => {
                 self.denied(Some(blocked.guard), blocked.enforced, event.count());
+            }
+            EventBody::Detected(found) if found.muted => {
+                self.detections_muted
+                    .with_label_values(&[&*word(&found.detection.category)])
+                    .inc_by(event.count());
             }
             EventBody::Detected(found) => {
                 let kind = (found.detection.category, found.detection.severity);

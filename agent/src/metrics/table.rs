@@ -80,6 +80,7 @@ pub const ENGINE_SECONDS: &str = "mcpwarden_engine_seconds";
 pub const GATE: &str = "mcpwarden_gate_decisions_total";
 pub const GATE_SECONDS: &str = "mcpwarden_gate_lag_seconds";
 pub const DETECTIONS: &str = "mcpwarden_detections_total";
+pub const DETECTIONS_MUTED: &str = "mcpwarden_detections_muted_total";
 pub const DENIALS: &str = "mcpwarden_denials_total";
 pub const GUARD_ANSWERS: &str = "mcpwarden_guard_answers_total";
 pub const GUARD_SECONDS: &str = "mcpwarden_guard_duration_seconds";

@@ -40,6 +40,7 @@ fn adds_up_to(name: &str) -> Option<&'static str> {
     match name {
         table::CALLS => Some("calls"),
         table::DETECTIONS => Some("detections"),
+        table::DETECTIONS_MUTED => Some("detections_muted"),
         _ => None,
     }
 }

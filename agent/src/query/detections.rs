@@ -36,11 +36,18 @@ pub struct Detection {
     pub field: Option<String>,
     /// What came of it.
     pub action: Option<Action>,
+    /// Whether it is muted.
+    pub muted: bool,
+    /// The mute that applied, where it is muted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mute_id: Option<String>,
 }
 
 /// Those that are asked for.
 pub fn conditions(options: &DetectionsOptions) -> Conditions {
-    list::of_view(&options.which)
+    let conditions = list::of_view(&options.which);
+    let conditions = if options.muted { conditions } else { conditions.holds("NOT muted") };
+    conditions
         .any("tool_name", &options.tool)
         .at_least("severity", options.severity)
         .any("category", &list::words(&options.category))
@@ -62,7 +69,7 @@ impl Line for Detection {
             optional(self.subject.as_deref()),
             optional(self.field.as_deref()),
             // Whether it was stopped is said by the call's event, or the answer's.
-            action_cell(self.action, None),
+            if self.muted { Cell::new("muted") } else { action_cell(self.action, None) },
             optional(self.session_id.as_deref()),
         ]
     }
@@ -84,6 +91,8 @@ impl Row for Detection {
             subject: row.get("subject")?,
             field: row.get("field")?,
             action: by_word(row.get("action")?),
+            muted: row.get("muted")?,
+            mute_id: row.get("mute_id")?,
         })
     }
 }

@@ -315,7 +315,7 @@ impl Report {
     }
 
     fn found(&mut self, db: &Connection, all: &Conditions) -> Result<()> {
-        let conditions = all.clone().holds("type = 'mcp_detection'");
+        let conditions = all.clone().holds("type = 'mcp_detection' AND severity IS NOT NULL");
         let of = conditions.sql();
         self.top_detections = rows(
             db,

@@ -338,3 +338,26 @@ fn tools_list_one_row_per_user_pin() {
         assert_eq!(filled.fields(args, fields), expected, "{args}");
     }
 }
+
+/// What is muted is listed where that is asked for, and counts for no server and no session.
+#[test]
+fn muted_detections_are_listed_only_on_demand() {
+    let of = of("s1", "git");
+    let (at, found) = detected(2, &of, "critical", "path");
+    let mute = r#""mute":{"mute_id":"m","source":"operator","reason":"r"}"#;
+    let muted = found.replace(r#""action":"alert""#, &format!(r#""action":"allow","muted":true,{mute}"#));
+    let filled = Filled::new(vec![started(1, &of), (at, muted), detected(3, &of, "low", "webhook")]);
+    for (args, fields, expected) in [
+        ("detections", "pattern muted severity", "webhook|false|low"),
+        (
+            "detections --muted",
+            "pattern muted severity mute_id",
+            "path|true|critical|m webhook|false|low|null",
+        ),
+        ("detections --muted --severity high", "pattern action", "path|allow"),
+        ("sessions", "detections max_severity", "1|low"),
+        ("servers", "detections_by_severity", r#"{"low":1}"#),
+    ] {
+        assert_eq!(filled.fields(args, fields), expected, "{args}");
+    }
+}

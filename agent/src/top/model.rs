@@ -245,7 +245,7 @@ impl Tally {
                     self.latencies.add(result.latency_ns);
                 }
             }
-            EventBody::Detected(found) => {
+            EventBody::Detected(found) if !found.muted => {
                 if let Some(count) = self.found.get_mut(found.detection.severity as usize) {
                     *count += 1;
                 }
@@ -376,7 +376,7 @@ impl Model {
                     call.answer = Some((result.status, result.latency_ns));
                 }
             }
-            EventBody::Detected(_) => self.keep(event, |model| &mut model.detections),
+            EventBody::Detected(found) if !found.muted => self.keep(event, |model| &mut model.detections),
             EventBody::CaptureGap(gap) => {
                 self.gap_bytes = self.gap_bytes.saturating_add(gap.bytes);
                 self.keep(event, |model| &mut model.losses);

@@ -65,8 +65,13 @@ pub const SCHEMA: Schema = Schema {
     table: "events",
     // WAL with NORMAL: what was committed when the power failed may be lost, the newest first, and nothing is torn.
     synchronous: "NORMAL",
-    // The first had other views.
-    migrations: &[include_str!("events.sql"), include_str!("views.sql"), include_str!("shares.sql")],
+    // The first had other views, and the third those without mutes.
+    migrations: &[
+        include_str!("events.sql"),
+        include_str!("views.sql"),
+        include_str!("shares.sql"),
+        include_str!("views.sql"),
+    ],
 };
 
 /// An event on its way into the store.

@@ -3,11 +3,13 @@
 //! It is written seldom, and each time waited for (`synchronous=FULL`); next to events it would wait for them as well. A
 //! copy is exported now and then ([`Export`]), from which another database is filled where this one is damaged.
 
+mod export;
+mod mutes;
+
 use std::{
     collections::BTreeMap,
-    fs::{self, OpenOptions},
-    io::{self, BufRead as _, BufReader, BufWriter, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    fs,
+    io::{self, BufRead as _, BufReader},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -17,15 +19,14 @@ use std::{
 
 use mcpwarden_policy::{
     ServerId, Timestamp,
-    event::StoreReplaced,
+    event::{Mute, StoreReplaced},
     registry::{Item, ItemKind, PinKey, PinRecord, Store, StoreError},
 };
-use mcpwarden_system::files::beside;
-use mcpwarden_text::write_json;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use serde::{Deserialize, Serialize};
 
-use super::database::{DatabaseError, Schema, give, set_aside};
+use super::database::{DatabaseError, Schema, set_aside};
+pub use export::Export;
 
 /// Name of the database of pins, and of their last export.
 pub const PINS: &str = "registry.db";
@@ -43,7 +44,8 @@ const MAX_LINE_BYTES: u64 = 4 << 20;
 pub const SCHEMA: Schema = Schema {
     table: "pins",
     synchronous: "FULL",
-    migrations: &["
+    migrations: &[
+        "
         CREATE TABLE pins (
             uid INTEGER NOT NULL,
             server TEXT NOT NULL,
@@ -54,7 +56,11 @@ pub const SCHEMA: Schema = Schema {
             PRIMARY KEY (uid, server, program, kind, name)
         ) WITHOUT ROWID;
         CREATE TABLE definitions (hash TEXT PRIMARY KEY, definition TEXT NOT NULL);
-    "],
+    ",
+        "
+        CREATE TABLE mutes (id TEXT PRIMARY KEY, record TEXT NOT NULL) WITHOUT ROWID;
+    ",
+    ],
 };
 
 /// A pin with whose and what it is.
@@ -77,6 +83,7 @@ pub struct Pin {
 enum Line {
     Pin(Box<Pin>),
     Definition { hash: String, json: String },
+    Mute(Box<Mute>),
 }
 
 /// Pins on the disk.
@@ -196,8 +203,11 @@ impl Pins {
 }
 
 /// Why something is not done.
+#[derive(Debug, thiserror::Error)]
 enum Refused {
+    #[error("{0}")]
     Full(String),
+    #[error("{0}")]
     Failed(String),
 }
 
@@ -275,6 +285,7 @@ impl Open {
                         restored += 1;
                     }
                     Line::Definition { hash, json } => define(change, bytes, &hash, &json)?,
+                    Line::Mute(mute) => mutes::put(change, &mute)?,
                 }
             }
         });
@@ -407,6 +418,27 @@ impl Store for Pins {
         self.changed.store(true, Ordering::Relaxed);
         Ok(())
     }
+
+    fn mutes(&mut self) -> Result<Vec<Mute>, StoreError> {
+        self.run("read mutes", |open| mutes::all(&open.db))
+    }
+
+    fn put_mute(&mut self, mute: &Mute, replaced: Option<&str>) -> Result<(), StoreError> {
+        self.run("keep a mute", |open| {
+            open.change(|change, _, _| {
+                replaced.map_or(Ok(()), |id| mutes::remove(change, id))?;
+                mutes::put(change, mute)
+            })
+        })?;
+        self.changed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn remove_mute(&mut self, id: &str) -> Result<(), StoreError> {
+        self.run("forget a mute", |open| open.change(|change, _, _| mutes::remove(change, id)))?;
+        self.changed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 /// All pins of a database.
@@ -424,52 +456,6 @@ pub fn each(db: &Connection, mut take: impl FnMut(Pin) -> anyhow::Result<()>) ->
         take(Pin { key, item: Item { kind, name: row.get(4)? }, record })?;
     }
     Ok(())
-}
-
-/// Writes the pins into a file beside their database.
-#[derive(Debug)]
-pub struct Export {
-    path: PathBuf,
-    group: Option<u32>,
-    changed: Arc<AtomicBool>,
-}
-
-impl Export {
-    /// Writes it, if any pin changed since the last time. Where it cannot be written, that is said on standard error, and
-    /// the last one stays.
-    pub fn run(&self) {
-        if !self.changed.swap(false, Ordering::Relaxed) {
-            return;
-        }
-        let to = self.path.with_file_name(EXPORT);
-        if let Err(error) = self.write(&to) {
-            self.changed.store(true, Ordering::Relaxed);
-            tracing::error!("cannot export pins to {}: {error}", to.display());
-        }
-    }
-
-    fn write(&self, to: &Path) -> anyhow::Result<()> {
-        let db = SCHEMA.read(&self.path)?;
-        let fresh = beside(to, ".new");
-        let _ = fs::remove_file(&fresh);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(&fresh)?;
-        give(&file, self.group)?;
-        let mut out = BufWriter::new(file);
-        let mut line = |line: &Line| -> anyhow::Result<()> {
-            let mut text = Vec::new();
-            write_json(line, &mut text);
-            text.push(b'\n');
-            Ok(out.write_all(&text)?)
-        };
-        each(&db, |pin| line(&Line::Pin(Box::new(pin))))?;
-        let mut definitions = db.prepare("SELECT hash, definition FROM definitions")?;
-        let mut rows = definitions.query([])?;
-        while let Some(row) = rows.next()? {
-            line(&Line::Definition { hash: row.get(0)?, json: row.get(1)? })?;
-        }
-        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        Ok(fs::rename(&fresh, to)?)
-    }
 }
 
 #[cfg(test)]

@@ -276,7 +276,7 @@ fn earlier_schema_version_is_migrated() {
     db.execute_batch(views).unwrap();
     drop(db);
     let refused = SCHEMA.read(&path).unwrap_err().to_string();
-    assert!(refused.contains("its schema is 1, this version reads 3"), "{refused}");
+    assert!(refused.contains("its schema is 1, this version reads 4"), "{refused}");
     TestAgent::start(settings(directory.path())).finish();
     let db = SCHEMA.read(&path).unwrap();
     let requested = "SELECT seq || action FROM calls";

@@ -13,7 +13,8 @@ DROP VIEW IF EXISTS sessions;
 CREATE VIEW sessions AS
     SELECT session AS session_id, min(time_ns) AS first_ns, max(time_ns) AS last_ns, count(*) AS events,
         count(DISTINCT server) AS servers, sum(type = 'mcp_tool_called') AS calls,
-        sum(type = 'mcp_detection') AS detections
+        -- One that is muted has no severity.
+        sum(type = 'mcp_detection' AND severity IS NOT NULL) AS detections
     FROM events WHERE session IS NOT NULL GROUP BY session;
 
 DROP VIEW IF EXISTS mcp_tools;
@@ -34,9 +35,12 @@ CREATE VIEW calls AS
 
 DROP VIEW IF EXISTS detections;
 CREATE VIEW detections AS
-    SELECT seq, time_ns, session AS session_id, server AS server_id, tool AS tool_name, severity,
+    SELECT seq, time_ns, session AS session_id, server AS server_id, tool AS tool_name,
+        coalesce(severity, CASE found ->> 'severity'
+            WHEN 'low' THEN 0 WHEN 'medium' THEN 1 WHEN 'high' THEN 2 WHEN 'critical' THEN 3 END) AS severity,
         found ->> 'category' AS category, found ->> 'pattern' AS pattern, text ->> 'subject' AS subject,
-        found ->> 'field' AS field, text ->> 'action' AS action
+        found ->> 'field' AS field, text ->> 'action' AS action, severity IS NULL AS muted,
+        text ->> '$.mute.mute_id' AS mute_id
     FROM (SELECT *, CAST(body AS TEXT) AS text,
             -- Where the first versions had it.
             coalesce(CAST(body AS TEXT) -> 'detection', CAST(body AS TEXT)) AS found

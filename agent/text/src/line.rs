@@ -19,7 +19,7 @@ use mcpwarden_policy::{
 };
 
 use crate::{
-    mark,
+    mark, mute,
     words::{clean, value, way, word},
 };
 
@@ -229,6 +229,11 @@ fn body(event: &Event, line: &mut Line) {
             let of =
                 reset.tool_name.as_deref().map(|tool| format!(" of {}", clean(tool))).unwrap_or_default();
             line.plain(&format!("  {} {pins}{of} by {}", reset.pins, clean(&reset.by)));
+        }
+        EventBody::DetectionMuted(muted) => line.plain(&format!("  {}", mute::describe(&muted.mute))),
+        EventBody::DetectionUnmuted(unmuted) => {
+            let by = unmuted.unmuted_by.as_deref().map(|by| format!(" by {}", clean(by))).unwrap_or_default();
+            line.plain(&format!("  {}{by}: {}", word(&unmuted.ended), mute::describe(&unmuted.mute)));
         }
         EventBody::ApprovalEnded(ended) => {
             let (tool, by) = (clean(&ended.tool_name), clean(&ended.by));

@@ -47,6 +47,9 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         EventBody::ToolChanged(_) | EventBody::DefinitionChanged(_) => ("CHANGED ", colour(AnsiColor::Red)),
         EventBody::ToolRemoved(_) => ("removed ", colour(AnsiColor::Cyan)),
         EventBody::ListChanged(_) => ("changed ", colour(AnsiColor::Cyan)),
+        EventBody::Detected(found) if found.muted => ("muted   ", colour(AnsiColor::BrightBlack)),
+        EventBody::DetectionMuted(_) => ("mutes   ", colour(AnsiColor::Magenta)),
+        EventBody::DetectionUnmuted(_) => ("unmutes ", colour(AnsiColor::Magenta)),
         EventBody::Detected(found) if found.detection.severity < Severity::High => {
             ("found   ", colour(AnsiColor::Yellow))
         }

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::judgement::seconds;
+use super::muted::MutedDetections;
 use super::values::{AbsolutePath, Pattern, Period};
 
 /// The search for prompt injection and tool poisoning.
@@ -37,6 +38,11 @@ pub struct Inspection {
     pub similarity_threshold: f64,
     /// The effect of a detection at or above `alert_threshold` in a tool's definition.
     pub on_detection: OnDetection,
+    /// Detections that are recorded with `muted: true`, and are no alerts: they reach no sink with a filter, and have no effect
+    /// on calls. An entry needs `rule`, `server` or `tool`, and must not be for every rule of every server. `mcpwarden
+    /// detections mute` mutes while the agent runs. See docs/guide/alerts.md.
+    #[schemars(length(max = 256))]
+    pub muted: Vec<MutedDetections>,
 }
 
 /// The derived schema says nothing of the keys.
@@ -56,6 +62,7 @@ impl Default for Inspection {
             alert_threshold: Severity::High,
             similarity_threshold: 0.85,
             on_detection: OnDetection::default(),
+            muted: Vec::new(),
         }
     }
 }

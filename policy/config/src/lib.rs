@@ -14,7 +14,7 @@
 //! | `path`, `finding` | the path of a key; something wrong there with what was read |
 //! | `written` | what stands in the file, and where, for whoever knows more |
 //! | `values` | sizes, durations, addresses, globs … |
-//! | `sections`, `inspection`, `judgement`, `guards`, `network`, `host` | the keys |
+//! | `sections`, `inspection`, `muted`, `judgement`, `guards`, `network`, `host` | the keys |
 
 mod alias;
 mod arguments;
@@ -25,6 +25,7 @@ mod guards;
 mod host;
 mod inspection;
 mod judgement;
+mod muted;
 mod network;
 mod path;
 mod problem;
@@ -55,6 +56,7 @@ pub use guards::*;
 pub use host::*;
 pub use inspection::*;
 pub use judgement::*;
+pub use muted::{MAX_MUTED, MutedDetections, is_every_rule, is_too_broad};
 pub use network::*;
 pub use path::{KeyPath, Step};
 pub use problem::{Level, MAX_PROBLEMS, Position, Problem};
@@ -62,7 +64,9 @@ pub use rules::check_ring;
 pub use sections::*;
 pub use texts::{Directory, HostGlob, Pointer};
 pub use tree::MAX_BYTES;
-pub use values::{AbsolutePath, AllowDeny, Bytes, Fingerprint, Glob, HttpUrl, Pattern, Period, SecretFile};
+pub use values::{
+    AbsolutePath, AllowDeny, Bytes, Fingerprint, Glob, HttpUrl, Moment, Pattern, Period, SecretFile,
+};
 pub use written::Written;
 
 pub use mcpwarden_terms::{Address, Hash, Host, Mode, ServerType};

@@ -124,6 +124,17 @@ fn errors(config: &Config) -> Vec<Finding> {
             add(steps!["guards", index, "config", key], message);
         }
     }
+    for (index, muted) in config.inspection.muted.iter().enumerate() {
+        let MutedDetections { rule, server, tool, .. } = muted;
+        let message = if rule.is_none() && server.is_none() && tool.is_none() {
+            "it needs `rule`, `server` or `tool`: it would mute every rule of every server"
+        } else if is_too_broad(muted) {
+            "it mutes every rule of every server; `inspection.enabled: false` turns the inspection off"
+        } else {
+            continue;
+        };
+        add(steps!["inspection", "muted", index, "rule"], message.into());
+    }
     external_guards(config, &mut add);
     found.extend(network::errors(config));
     found

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::expression::Expression;
 use super::texts::{Directory, HostGlob, Pointer};
+pub use mcpwarden_terms::Moment;
 use mcpwarden_terms::glob::{self, GlobError, NameGlob};
 use mcpwarden_terms::{Address, Hash, Host, as_text, checked_text, hexadecimal};
 
@@ -71,6 +72,11 @@ pub(super) const FORMATS: &[Format] = &[
     },
     Format { name: "directory", expected: "an absolute path of a directory, or `.`", check: is::<Directory> },
     Format { name: "cel", expected: "a CEL expression", check: is::<Expression> },
+    Format {
+        name: "moment",
+        expected: "a date such as 2026-01-31, or a time such as 2026-01-31T10:00:00Z",
+        check: is::<Moment>,
+    },
     Format { name: "path", expected: "an absolute path", check: is::<AbsolutePath> },
     Format {
         name: "secret-file",

@@ -400,6 +400,7 @@ impl Inspector {
                 matches: draft.places.into_iter().map(evidence).collect(),
                 score: draft.score,
                 form: draft.form,
+                muted_by: None,
             });
         }
     }

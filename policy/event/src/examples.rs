@@ -5,6 +5,7 @@ mod agent;
 mod approval;
 mod definition;
 mod judgement;
+mod mute;
 mod network;
 mod server;
 mod store;
@@ -43,6 +44,7 @@ fn detection() -> Detection {
         matches: vec![Match { text: "m".into(), position: 3, context: "a m b".into() }],
         score: 100,
         form: Form::Raw,
+        muted_by: None,
     }
 }
 
@@ -60,6 +62,7 @@ pub fn examples() -> Vec<Event> {
         store::examples(),
         definition::examples(),
         approval::examples(),
+        mute::examples(),
         traffic::examples(),
         server::examples(),
     ]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Action, Detection, MessageKind, Objection, Severity};
+use super::{Action, Detection, MessageKind, MutedBy, Objection, Severity};
 
 /// The text with the detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -51,8 +51,14 @@ pub struct Detected {
     /// The id of the request, if the detection is in a request or an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jsonrpc_id: Option<Value>,
-    /// The decision of the guards.
+    /// The decision of the guards; `allow` of a muted detection that they do not deny.
     pub action: Action,
+    /// Whether the detection is muted: it is recorded, and is no alert. Absent if it is not.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub muted: bool,
+    /// The mute, if the detection is muted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mute: Option<MutedBy>,
     /// The detection.
     pub detection: Detection,
 }

@@ -11,6 +11,7 @@ pub mod examples;
 mod gate;
 mod guard;
 mod judgement;
+mod mute;
 mod network;
 mod protocol;
 mod server;
@@ -36,6 +37,7 @@ pub use judgement::{
     CrossServerBlocked, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall, RequestBlocked,
     RequestWarned, Subject, ToolChanged, ToolRemoved,
 };
+pub use mute::{DetectionMuted, DetectionUnmuted, Mute, MuteEnd, MuteSource, MutedBy};
 pub use network::{
     BlockEnd, CallsBlocked, CallsUnblocked, Connecting, Family, NetworkBlocked, NetworkClosed,
     NetworkConnection, NetworkUnblocked, NetworkUninspected, Protocol, RequestRefused, ServerDenied,
@@ -133,6 +135,8 @@ impl Event {
             EventBody::ApprovalEnded(ended) => ended.limits.until.iter_mut().collect(),
             EventBody::GuardDenied(denied) => denied.valid_until.iter_mut().collect(),
             EventBody::ApprovalTimedOut(given_up) => vec![&mut given_up.requested],
+            EventBody::DetectionMuted(muted) => muted.mute.until.iter_mut().collect(),
+            EventBody::DetectionUnmuted(unmuted) => unmuted.mute.until.iter_mut().collect(),
             EventBody::CrossServerBlocked(blocked) => {
                 blocked.related_calls.iter_mut().map(|call| &mut call.timestamp).collect()
             }
@@ -158,7 +162,8 @@ impl EventBody {
     /// How bad it is; `None` of what is neither good nor bad.
     pub fn severity(&self) -> Option<Severity> {
         match self {
-            Self::Detected(found) => Some(found.detection.severity),
+            // Nobody is to be alerted of what is muted.
+            Self::Detected(found) => Some(found.detection.severity).filter(|_| !found.muted),
             Self::ToolSeen(tool) => tool.max_severity,
             Self::ToolChanged(changed) => changed.max_severity,
             Self::DefinitionChanged(changed) => changed.max_severity,
@@ -202,6 +207,8 @@ impl EventBody {
             Self::ApprovalDenied(denied) => Some(&denied.tool_name),
             Self::ApprovalTimedOut(given_up) => Some(&given_up.tool_name),
             Self::PinsReset(reset) => reset.tool_name.as_deref(),
+            Self::DetectionMuted(muted) => muted.mute.tool.as_deref(),
+            Self::DetectionUnmuted(unmuted) => unmuted.mute.tool.as_deref(),
             Self::RequestTimedOut(late) => late.tool_name.as_deref(),
             _ => None,
         }
@@ -225,6 +232,8 @@ impl EventBody {
             Self::ApprovalDenied(denied) => denied.whose.uid,
             Self::DefinitionApproved(approved) => approved.whose.uid,
             Self::PinsReset(reset) => reset.whose.uid,
+            Self::DetectionMuted(muted) => muted.mute.whose.uid,
+            Self::DetectionUnmuted(unmuted) => unmuted.mute.whose.uid,
             Self::StoreReadersCut(cut) => cut.uid,
             Self::StoreTrimmed(trimmed) => trimmed.uid,
             _ => None,
@@ -332,6 +341,10 @@ bodies! {
     ListChanged = "mcp_list_changed",
     /// A text matches a detection rule.
     Detected = "mcp_detection",
+    /// An operator muted detections.
+    DetectionMuted = "mcp_detection_muted",
+    /// A mute of detections ended.
+    DetectionUnmuted = "mcp_detection_unmuted",
     /// A client requested a tool call.
     ToolCalled = "mcp_tool_called",
     /// A cross-server rule denies a call.

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::guards::{CallBlock, ProfileChange, TooManyProfiles};
-use crate::registry::{ApprovalLimits, RegistryError};
-use crate::terms::{ServerId, SessionId};
+use crate::mutes::MuteError;
+use crate::registry::{ApprovalLimits, RegistryError, StoreError};
+use crate::terms::{ServerId, SessionId, Timestamp};
 
 /// What somebody has the engine do by hand.
 #[derive(Clone, Debug)]
@@ -13,6 +14,15 @@ pub enum OperatorCommand<'a> {
     Decide(Decide<'a>),
     /// These blocks of calls are in force from now on, in place of those before.
     BlockCalls(Vec<CallBlock>),
+    /// Mute detections: an [`Event`](crate::Output::Event) tells what was muted.
+    MuteDetections(MuteDetections<'a>),
+    /// Have muted detections be alerts again.
+    UnmuteDetections {
+        /// The id of the mute.
+        id: &'a str,
+        /// Who.
+        by: &'a str,
+    },
     /// Set something of the profile of a session, or have the configuration decide that again. It holds as long as the client
     /// runs, whatever configurations come. [`SessionSet`](crate::event::SessionSet) tells the profile from now on.
     SetSession {
@@ -25,15 +35,49 @@ pub enum OperatorCommand<'a> {
     },
 }
 
+/// What somebody mutes by hand: detections are recorded, and are no alerts.
+#[derive(Clone, Copy, Debug)]
+pub struct MuteDetections<'a> {
+    /// The rules, as a glob; `None`: every rule.
+    pub rule: Option<&'a str>,
+    /// The server, by its id; `None`: every server.
+    pub server: Option<&'a ServerId>,
+    /// The user that the server runs as. Needed where several users' servers have that name.
+    pub uid: Option<u32>,
+    /// The server's executable or script. Needed where several programs have that name.
+    pub program: Option<&'a str>,
+    /// The tool, by its name; `None`: every tool, and all that is no tool.
+    pub tool: Option<&'a str>,
+    /// Whether any definition of the tool is meant, and not only one.
+    pub any_definition: bool,
+    /// Hash of the definition that was looked at; `None`: the one that the tool has now.
+    pub hash: Option<&'a str>,
+    /// When the mute ends.
+    pub until: Timestamp,
+    /// Why.
+    pub reason: &'a str,
+    /// Who.
+    pub by: &'a str,
+}
+
 /// Why a command was not executed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CommandError {
     /// A decision cannot be taken.
     #[error(transparent)]
     Decision(#[from] RegistryError),
+    /// Nothing is muted or unmuted.
+    #[error(transparent)]
+    Mute(#[from] MuteError),
     /// Nothing can be set of the session.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+}
+
+impl From<StoreError> for CommandError {
+    fn from(error: StoreError) -> Self {
+        Self::Decision(error.into())
+    }
 }
 
 /// Why nothing is set of a session.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::detect::{DetectConfig, Detector, RuleError, RuleSet};
 use crate::discovery::{Declared, NamePatterns, Remote};
-use crate::event::Severity;
+use crate::event::{Mute, Severity};
 use crate::registry::RegistrySettings;
 use crate::terms::ServerId;
 use mcpwarden_terms::counters;
@@ -145,6 +145,8 @@ pub struct EngineConfig {
     pub remote: Vec<Remote>,
     /// What is looked for in definitions, arguments and results. `None`: nothing is.
     pub inspection: Option<Inspect>,
+    /// Detections that are no alerts, of `inspection.muted`.
+    pub muted: Vec<Mute>,
     /// What is pinned, and when names are nearly the same.
     pub registry: RegistrySettings,
     /// Bounds.
@@ -182,6 +184,7 @@ impl EngineConfig {
             declared: Vec::new(),
             remote: Vec::new(),
             inspection: None,
+            muted: Vec::new(),
             registry: RegistrySettings::default(),
             limits: EngineLimits::default(),
         }
@@ -278,8 +281,16 @@ counters! { Counters {
     tools_overflow,
     /// What guards object to.
     denials,
-    /// Things found that are bad enough to be events.
+    /// Things found that are bad enough to be events, and are not muted.
     detections,
+    /// Things found that are recorded, and are no alerts since a mute applies.
+    detections_muted,
+    /// Mutes of operators.
+    mutes_made,
+    /// Mutes that ended, at their time or by hand.
+    mutes_ended,
+    /// Mutes of operators that were refused since too many are in force.
+    mutes_refused,
     /// Events that were not reported by themselves, since there were many of their like.
     events_folded,
     /// Bounds that an inspection reached: something was not looked at, or not said.

@@ -19,6 +19,7 @@ use super::memory::{Memory, User};
 use super::scope::Scope;
 use crate::event::ServerType;
 use crate::gate::GateCaller;
+use crate::mutes::Mutes;
 use crate::redact::Redactor;
 use crate::terms::{ConnectionId, ServerId, SessionId};
 
@@ -78,6 +79,11 @@ impl Connections {
     /// Those of servers that run.
     pub(super) fn servers(&self) -> impl Iterator<Item = &Connection> {
         self.values().filter(|one| matches!(one.stage, Stage::Server))
+    }
+
+    /// Marks what was found about all tools with the mutes that are in force by now.
+    pub(super) fn mark_tools(&mut self, mutes: &Mutes) {
+        self.all.values_mut().for_each(|connection| connection.mark_tools(mutes));
     }
 
     /// Those whose writes the gate can judge: messages in lines, over stdio and over sockets.

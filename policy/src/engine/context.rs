@@ -8,13 +8,15 @@ use super::config::EngineConfig;
 use super::connections::Connections;
 use super::conversation::Breach;
 use super::recorder::{Call, MAX_NAME_BYTES, clip};
-use super::reporter::Reporter;
+use super::reporter::{About, Reporter};
+use super::scope::Scope;
 use super::seen::Seen;
 use super::timers::Timers;
 use crate::definition::bounded_name;
-use crate::detect::{Ahead, Reader};
-use crate::event::{EventBody, ProtocolViolation, Trace};
+use crate::detect::{Ahead, Inspection, Reader};
+use crate::event::{Detection, EventBody, ProtocolViolation, Trace};
 use crate::guard::Recorded;
+use crate::mutes::MuteSubject;
 use crate::protocol::{Id, Message, members_once, string};
 use crate::terms::{ConnectionId, Timestamp};
 
@@ -87,6 +89,39 @@ impl Context<'_> {
             let invalid = self.reporter.recorder.invalid(seen.direction, frame);
             self.report(seen.connection, seen.time, invalid);
         }
+    }
+
+    /// Marks the detections that are muted of what is about a server, or a tool with this definition. Without a hash, it is about
+    /// the tool as it is known.
+    pub(super) fn mark(
+        &self,
+        scope: &Scope,
+        (tool, hash): (Option<&str>, Option<&str>),
+        detections: &mut [Detection],
+    ) {
+        if detections.is_empty() || self.reporter.mutes.is_empty() {
+            return;
+        }
+        let Some(connection) = self.connections.get(scope.connection) else { return };
+        let known = tool.filter(|_| hash.is_none()).and_then(|tool| connection.tool(tool));
+        let hash = hash.or(known.map(|known| &*known.hash));
+        let subject = MuteSubject { key: &connection.pin_key(&scope.server), tool, hash };
+        self.reporter.mutes.mark(&subject, detections);
+    }
+
+    /// Marks what was found about a tool that is known.
+    pub(super) fn mark_tool(&mut self, scope: &Scope, tool: &str) {
+        if let Some(connection) = self.connections.get_mut(scope.connection) {
+            connection.mark_tool(tool, self.reporter.mutes);
+        }
+    }
+
+    /// Reports what was found, where it is bad enough.
+    pub(super) fn report_found(&mut self, scope: &Scope, time: Timestamp, about: &About, found: &Inspection) {
+        self.reporter.counters.inspection_bounds += found.bounds.total();
+        let mut detections: Vec<Detection> = self.reporter.reportable(found).cloned().collect();
+        self.mark(scope, (about.tool_name.as_deref(), about.tool_hash.as_deref()), &mut detections);
+        self.reporter.report_detections(scope, time, about, detections);
     }
 
     /// Whether a definition was reported of this connection; it is then.

@@ -14,6 +14,7 @@ mod interfaces;
 mod judge;
 mod limited;
 mod listing;
+mod muted;
 mod public;
 mod queries;
 mod requests;
@@ -43,8 +44,9 @@ use crate::detect::{DefinitionCache, ToolNames};
 use crate::event::{Detection, Identity};
 use crate::guard::{Conditions, Facts, Listing, Operation, Refusal, ToolFacts, Trust, Verdict};
 use crate::guards::{Client, Executor, Question};
+use crate::mutes::{MuteSubject, MutesOf};
 use crate::protocol::{members, string};
-use crate::registry::{MemoryStore, Peer, PinKey, Registry, RegistryError, Standing, Store};
+use crate::registry::{MemoryStore, Peer, Registry, RegistryError, Standing, Store};
 use crate::terms::{ConnectionId, SessionId};
 use approvals::Approvals;
 use inspection::Sessions;
@@ -130,14 +132,7 @@ impl Evaluator {
         scope: &Scope,
         connection: &Connection,
     ) -> Result<Option<Detection>, RegistryError> {
-        // What is declared at a URL is the same to all who speak with it, and to the agent that lists it, whichever of its
-        // addresses answers.
-        let is_shared = connection.at.is_some() && connection.declared.is_some();
-        let key = PinKey {
-            uid: connection.account.user.filter(|_| !is_shared),
-            server: scope.server.clone(),
-            program: if is_shared { String::new() } else { connection.program() },
-        };
+        let (key, is_shared) = (connection.pin_key(&scope.server), connection.is_shared());
         let formerly =
             if is_shared { Vec::new() } else { vec![connection.program_path(), connection.last_program()] };
         let peer = Peer {
@@ -264,6 +259,8 @@ impl Evaluator {
         if let Some((tool, facts)) = tool.and_then(|tool| Some((tool, connection.tools.get_mut(tool)?))) {
             refresh(facts, self.registry.tool(scope.connection, tool).as_ref());
         }
+        let mutes = cx.reporter.mutes;
+        let mute_key = (!mutes.is_empty()).then(|| connection.pin_key(&scope.server));
         let mut standing = judge.standings.get(&*scope.server.0).copied().unwrap_or_default();
         for known in connection.also().iter().filter_map(|id| judge.standings.get(&*id.0)) {
             standing.enabled &= known.enabled;
@@ -300,6 +297,9 @@ impl Evaluator {
             profile: &judge.sessions.profile_of(&scope.session, session),
             block: judge.blocks.of_any((&scope.server, connection.also()), &scope.session),
             standing: &judge.denials.of(&scope.server, connection.also(), (&scope.session, scope.owner)),
+            mutes: mute_key.as_ref().map_or_else(MutesOf::default, |key| {
+                MutesOf::new(mutes, MuteSubject { key, tool, hash: known.map(|known| &*known.hash) })
+            }),
             metadata: &connection.metadata,
         };
         Some(ask(&mut judge.executor, &facts))

@@ -319,8 +319,10 @@ impl Kind {
         match body {
             EventBody::Detected(found) => {
                 let (tool, rule) = (found.tool_name.as_deref().unwrap_or_default(), &found.detection.pattern);
+                // Those that are no alerts do not take the place of those that are.
+                let rule = if found.muted { format!("{rule} muted") } else { rule.clone() };
                 let same = format!("{:?} {rule} {} {tool}", found.subject, found.detection.field);
-                Self::finding(same, rule)
+                Self::finding(same, &rule)
             }
             // A pin is made once.
             EventBody::ToolSeen(tool) if tool.status == ToolStatus::New => Self::definition(None),

@@ -108,6 +108,9 @@ impl Engine {
         let is_refused = !ev.compares(id);
         let found = registered.ok().flatten();
         started.detections.extend(found.clone());
+        if let Some(scope) = cx.connections.scope(id) {
+            cx.mark(&scope, (None, None), &mut started.detections);
+        }
         cx.report(id, time, started);
         if let Some(connection) = cx.connections.get_mut(id).filter(|_| is_refused) {
             connection.is_uncompared = true;
@@ -122,7 +125,7 @@ impl Engine {
         if let (Some(detection), Some(scope)) = (found, cx.connections.scope(id)) {
             // What is not bad enough stands with the server.
             let found = Inspection { detections: vec![detection], ..Inspection::default() };
-            cx.reporter.report_found(&scope, time, &About::of(Subject::Server), &found);
+            cx.report_found(&scope, time, &About::of(Subject::Server), &found);
         }
         for item in waiting {
             match item {

@@ -140,7 +140,7 @@ impl Engine {
             return;
         }
         if let Some(scope) = cx.connections.scope(id) {
-            cx.reporter.report_found(&scope, time, &About::of(Subject::Message), &found);
+            cx.report_found(&scope, time, &About::of(Subject::Message), &found);
         }
     }
 

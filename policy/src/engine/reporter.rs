@@ -12,6 +12,7 @@ use super::scope::Scope;
 use crate::detect::Inspection;
 use crate::event::{Action, Detected, Detection, Event, EventBody, Subject, Trace};
 use crate::http::LINK;
+use crate::mutes::Mutes;
 use crate::terms::{ConnectionId, ServerId, Timestamp};
 
 /// What is inspected, and what it is named by in events.
@@ -37,6 +38,7 @@ pub(super) struct Reporter<'a> {
     pub(super) recorder: &'a Recorder,
     pub(super) counters: &'a mut Counters,
     pub(super) gate: &'a mut GateStaleness,
+    pub(super) mutes: &'a Mutes,
     /// The trace of the message at hand.
     pub(super) trace: &'a mut Trace,
     pub(super) out: &'a mut Vec<Output>,
@@ -80,25 +82,45 @@ impl Reporter<'_> {
     }
 
     /// What of it is bad enough to be reported.
-    pub(super) fn alerts<'f>(&self, found: &'f Inspection) -> impl Iterator<Item = &'f Detection> + use<'f> {
+    pub(super) fn reportable<'f>(
+        &self,
+        found: &'f Inspection,
+    ) -> impl Iterator<Item = &'f Detection> + use<'f> {
         let threshold = self.config.inspection.as_ref().map(|inspection| inspection.alert_threshold);
         found.detections.iter().filter(move |found| threshold.is_some_and(|least| found.severity >= least))
     }
 
-    /// Reports what was found, where it is bad enough.
-    pub(super) fn report_found(&mut self, scope: &Scope, time: Timestamp, about: &About, found: &Inspection) {
-        self.counters.inspection_bounds += found.bounds.total();
-        for detection in self.alerts(found) {
-            self.counters.detections += 1;
+    /// What of it somebody is alerted of: what mutes apply to is marked by now.
+    pub(super) fn alerts<'f>(&self, found: &'f Inspection) -> impl Iterator<Item = &'f Detection> + use<'f> {
+        self.reportable(found).filter(|detection| !detection.is_muted())
+    }
+
+    /// Reports these detections, which are marked with the mutes that apply.
+    pub(super) fn report_detections(
+        &mut self,
+        scope: &Scope,
+        time: Timestamp,
+        about: &About,
+        detections: Vec<Detection>,
+    ) {
+        for detection in detections {
+            let mute = self.mutes.of(&detection);
+            let muted = mute.is_some();
+            let count =
+                if muted { &mut self.counters.detections_muted } else { &mut self.counters.detections };
+            *count += 1;
+            // What is found is worth a look, whatever becomes of it, unless somebody has looked.
+            let least = if muted { Action::Allow } else { Action::Alert };
             let detected = Detected {
                 subject: about.subject,
                 tool_name: about.tool_name.as_deref().map(|name| clip(name, MAX_NAME_BYTES)),
                 tool_id: about.tool_name.as_deref().map(|name| tool_id(&scope.server, name)),
                 tool_hash: about.tool_hash.clone(),
                 jsonrpc_id: about.id.clone(),
-                // What is found is worth a look, whatever becomes of it.
-                action: about.action.max(Action::Alert),
-                detection: detection.clone(),
+                action: about.action.max(least),
+                muted,
+                mute,
+                detection,
             };
             self.report(scope.clone(), time, detected);
         }

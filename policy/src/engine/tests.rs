@@ -21,6 +21,7 @@ mod life;
 mod limited;
 mod listing;
 mod long;
+mod muted;
 mod network;
 mod pairs;
 mod phases;
@@ -288,6 +289,7 @@ pub(super) fn short(output: &Output) -> String {
             let of = found.tool_name.as_deref().unwrap_or("-");
             format!("found {} in {:?} of {of}", found.detection.pattern, found.subject)
         }
+        EventBody::DetectionMuted(_) | EventBody::DetectionUnmuted(_) => event.body.kind().to_owned(),
         EventBody::CrossServerBlocked(blocked) => format!("blocked by {}", blocked.rule),
         EventBody::RequestBlocked(blocked) => {
             format!("blocked {:?} {} {:?}", blocked.kind, blocked.method, blocked.guard)

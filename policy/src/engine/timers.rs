@@ -22,6 +22,8 @@ pub(super) enum Due {
     Approval(ApprovalId),
     /// Limited approvals may be over.
     LimitedApprovals,
+    /// Mutes of detections may be over, or others are in force.
+    Mutes,
     /// A guard that others wrote has no answer in time, or what one denied is denied no longer.
     Guards,
 }

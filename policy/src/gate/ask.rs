@@ -272,6 +272,7 @@ impl Asker {
             profile: &subject.profile,
             block: subject.block.as_ref(),
             standing: &subject.standing,
+            mutes: crate::mutes::MutesOf::default(),
             metadata: &Value::Null,
         };
         self.executor.ask(&Question { operations, facts: &facts, now: self.now }, trace)

@@ -180,7 +180,8 @@ impl ToolPoisoning {
 
     fn counts(&self, detection: &Detection) -> bool {
         let root = detection.field.split('/').nth(1).unwrap_or_default();
-        detection.severity >= self.threshold
+        !detection.is_muted()
+            && detection.severity >= self.threshold
             && self.fields.as_ref().is_none_or(|fields| fields.contains(root))
     }
 

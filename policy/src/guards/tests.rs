@@ -106,6 +106,7 @@ impl World {
             profile: &self.profile,
             block: self.block.as_ref(),
             standing: &[],
+            mutes: crate::mutes::MutesOf::default(),
             metadata: &self.metadata,
         }
     }

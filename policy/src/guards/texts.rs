@@ -14,16 +14,24 @@ use crate::terms::{Detection, GuardKind, Severity, Timestamp, Trust};
 /// What the detections at or above the threshold lead to.
 fn act(
     inspection: Inspection,
-    threshold: Severity,
-    action: TextAction,
-    trust: Trust,
+    facts: &Facts<'_>,
+    (threshold, action): (Severity, TextAction),
     (code, what): (DenialCode, String),
 ) -> Result<Decision, GuardError> {
     let mut detections = inspection.detections;
     detections.retain(|detection| detection.severity >= threshold);
-    let Some(severity) = detections.iter().map(|detection| detection.severity).max() else { return allow() };
-    let message = format!("{what} has detections: {}", Detection::rules(&detections).join(", "));
-    if action == TextAction::Block && trust != Trust::High {
+    facts.mutes.mark(&mut detections);
+    let Some(severity) = Detection::worst(&detections) else {
+        // What is muted is recorded all the same.
+        return if detections.is_empty() {
+            allow()
+        } else {
+            Ok(Decision::Modify(Modification::NoteMuted { detections }))
+        };
+    };
+    let alerts = detections.iter().filter(|detection| !detection.is_muted());
+    let message = format!("{what} has detections: {}", Detection::rules(alerts).join(", "));
+    if action == TextAction::Block && facts.trust != Trust::High {
         return deny_with(code, message, Some(DenialDetails::Text { severity, detections }));
     }
     Ok(Decision::Modify(Modification::AddWarning { message, detections }))
@@ -93,7 +101,7 @@ impl Guard for ResultInjection {
             _ => String::new(),
         };
         let what = format!("{what} of server '{}'", short(&facts.server.0));
-        act(inspection, self.threshold, self.action, facts.trust, (DenialCode::ResultInjection, what))
+        act(inspection, facts, (self.threshold, self.action), (DenialCode::ResultInjection, what))
     }
 
     fn succeed(&mut self, before: &mut dyn Any) {
@@ -154,7 +162,7 @@ impl Guard for Sampling {
         let Some(params) = params else { return allow() };
         let inspection = Reader::new(&self.detector, facts.ahead).sampling(params.get());
         self.bounds += inspection.bounds.total();
-        act(inspection, self.threshold, self.action, facts.trust, (DenialCode::SamplingInjection, what))
+        act(inspection, facts, (self.threshold, self.action), (DenialCode::SamplingInjection, what))
     }
 
     fn succeed(&mut self, before: &mut dyn Any) {

@@ -39,6 +39,7 @@ pub enum GuardOutcome {
 pub(super) fn describe(modification: &Modification) -> String {
     match modification {
         Modification::AddWarning { message, .. } => message.clone(),
+        Modification::NoteMuted { detections } => format!("{} muted detections", detections.len()),
         Modification::ReplaceTools(kept) => format!("{} tools are kept", kept.len()),
         Modification::RedactFields { paths, .. } => format!("redacts {}", paths.join(", ")),
     }

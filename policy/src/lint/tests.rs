@@ -1,4 +1,5 @@
 mod alias;
+mod muted;
 mod network;
 mod values;
 mod warnings;

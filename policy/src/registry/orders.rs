@@ -110,7 +110,7 @@ impl Registry {
                 hash: listed.hash.clone(),
                 kind: ChangeKind::Ordering,
                 pin: listed.pin,
-                finding: Some(finding),
+                finding: Some(Box::new(finding)),
                 contradicts: false,
                 approved: listed.approved,
                 denied: listed.denied,
@@ -150,6 +150,7 @@ fn finding(named: &str, owner: &ServerId, evidence: Option<(String, Match)>) -> 
             matches: vec![evidence],
             score: score_of(Severity::High),
             form: Form::Raw,
+            muted_by: None,
         },
         shadows: None,
     }

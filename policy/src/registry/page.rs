@@ -208,7 +208,7 @@ impl Registry {
             if item.kind == ItemKind::Tool {
                 (listed.finding, listed.is_named) =
                     self.claim(&connection.peer.session, connection.owner, &item.name, since, turn);
-                finding = listed.finding.as_deref().cloned();
+                finding.clone_from(&listed.finding);
             }
         }
         let Listed { pin, approved, denied, is_named, .. } = listed;
@@ -383,7 +383,7 @@ impl Registry {
                         hash: listed.hash.clone(),
                         kind: ChangeKind::Shadowing,
                         pin: listed.pin,
-                        finding: Some(finding.clone()),
+                        finding: Some(Box::new(finding.clone())),
                         contradicts: false,
                         approved: listed.approved,
                         denied: listed.denied,

@@ -319,7 +319,7 @@ impl PinRecord {
 
     /// Whether a definition with this hash is one that somebody can have looked at: the pinned one, the one seen
     /// last, or one that was said to have changed.
-    pub(super) fn knows(&self, hash: &str) -> bool {
+    pub fn knows(&self, hash: &str) -> bool {
         self.hash == hash || self.current == hash || self.said.iter().any(|said| said.hash == hash)
     }
 

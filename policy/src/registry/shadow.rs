@@ -106,6 +106,7 @@ fn detection(
             Likeness::Spelling => Form::Words,
             Likeness::Confusable => Form::Normal,
         },
+        muted_by: None,
     }
 }
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pin::PinRecord;
+use crate::event::Mute;
 use crate::terms::{ItemKind, PinKey, ServerId};
 
 /// What is pinned, within its server.
@@ -83,6 +84,24 @@ pub trait Store: std::fmt::Debug + Send {
     /// # Errors
     /// They cannot be removed.
     fn remove(&mut self, key: &PinKey, items: &[Item]) -> Result<(), StoreError>;
+
+    /// All mutes of operators.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn mutes(&mut self) -> Result<Vec<Mute>, StoreError>;
+
+    /// Keeps a mute of an operator, in place of the one with the id `replaced`: both or nothing.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn put_mute(&mut self, mute: &Mute, replaced: Option<&str>) -> Result<(), StoreError>;
+
+    /// Forgets the mute with this id, if it is kept.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    fn remove_mute(&mut self, id: &str) -> Result<(), StoreError>;
 }
 
 /// A store that lasts as long as the process: for `replay`, and for `registry.persistent: false`.
@@ -90,6 +109,7 @@ pub trait Store: std::fmt::Debug + Send {
 pub struct MemoryStore {
     pub(super) pins: BTreeMap<PinKey, BTreeMap<Item, PinRecord>>,
     pub(super) definitions: BTreeMap<String, String>,
+    mutes: BTreeMap<String, Mute>,
     pub(super) bytes: usize,
     limit: usize,
 }
@@ -104,7 +124,8 @@ impl MemoryStore {
     /// A store of at most about so many bytes. Definitions take at most half of them, and what does not fit is not
     /// kept: a diff says so then. Pins that do not fit are an error.
     pub fn new(bytes: usize) -> Self {
-        Self { pins: BTreeMap::new(), definitions: BTreeMap::new(), bytes: 0, limit: bytes }
+        let mutes = BTreeMap::new();
+        Self { pins: BTreeMap::new(), definitions: BTreeMap::new(), mutes, bytes: 0, limit: bytes }
     }
 }
 
@@ -163,6 +184,22 @@ impl Store for MemoryStore {
             self.pins.remove(key);
             self.bytes = self.bytes.saturating_sub(key.server.0.len() + key.program.len());
         }
+        Ok(())
+    }
+
+    fn mutes(&mut self) -> Result<Vec<Mute>, StoreError> {
+        Ok(self.mutes.values().cloned().collect())
+    }
+
+    fn put_mute(&mut self, mute: &Mute, replaced: Option<&str>) -> Result<(), StoreError> {
+        // Their number is bounded by who mutes.
+        replaced.map(|id| self.mutes.remove(id));
+        self.mutes.insert(mute.mute_id.clone(), mute.clone());
+        Ok(())
+    }
+
+    fn remove_mute(&mut self, id: &str) -> Result<(), StoreError> {
+        self.mutes.remove(id);
         Ok(())
     }
 }

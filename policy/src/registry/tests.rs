@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::*;
+use crate::event::Mute;
 use crate::terms::{Severity, Timestamp};
 
 /// A store that outlives its registry, and fails when told to.
@@ -61,6 +62,18 @@ impl Store for Shared {
 
     fn remove(&mut self, key: &PinKey, items: &[Item]) -> Result<(), StoreError> {
         self.ask(|store| store.remove(key, items))
+    }
+
+    fn mutes(&mut self) -> Result<Vec<Mute>, StoreError> {
+        self.ask(|store| store.mutes())
+    }
+
+    fn put_mute(&mut self, mute: &Mute, replaced: Option<&str>) -> Result<(), StoreError> {
+        self.ask(|store| store.put_mute(mute, replaced))
+    }
+
+    fn remove_mute(&mut self, id: &str) -> Result<(), StoreError> {
+        self.ask(|store| store.remove_mute(id))
     }
 }
 

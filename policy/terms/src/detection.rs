@@ -1,5 +1,7 @@
 //! What the detector says of a text: part of the events about tools, calls and results.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -143,9 +145,22 @@ pub struct Detection {
     pub score: u32,
     /// In which form of the text it matched.
     pub form: Form,
+    /// The id of the mute that applies: the detection is recorded, and is no alert. Absent where none applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub muted_by: Option<Arc<str>>,
 }
 
 impl Detection {
+    /// The worst of those that are not muted.
+    pub fn worst(found: &[Self]) -> Option<Severity> {
+        found.iter().filter(|detection| !detection.is_muted()).map(|detection| detection.severity).max()
+    }
+
+    /// Whether a mute applies to it.
+    pub fn is_muted(&self) -> bool {
+        self.muted_by.is_some()
+    }
+
     /// The rules that found these, each once, in alphabetical order.
     pub fn rules<'a>(found: impl IntoIterator<Item = &'a Self>) -> Vec<&'a str> {
         let mut rules: Vec<&str> = found.into_iter().map(|detection| detection.pattern.as_str()).collect();

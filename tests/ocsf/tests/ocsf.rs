@@ -36,13 +36,17 @@ const ONE_OF: [(&str, &[&str]); 7] = [
 ];
 
 /// The numbers that an attribute can have up to one, beside 99, which is what has no number.
-const NUMBERS: [(Option<u64>, &str, u64); 11] = [
+const NUMBERS: [(Option<u64>, &str, u64); 14] = [
     (Some(0), "/activity_id", 0),
     (Some(2004), "/activity_id", 3),
     (Some(6003), "/activity_id", 4),
     (Some(4001), "/activity_id", 7),
     (None, "/severity_id", 6),
-    (None, "/status_id", 2),
+    (Some(0), "/status_id", 2),
+    // A finding can be suppressed or resolved as well.
+    (Some(2004), "/status_id", 4),
+    (Some(6003), "/status_id", 2),
+    (Some(4001), "/status_id", 2),
     (None, "/action_id", 4),
     (None, "/disposition_id", 27),
     (None, "/device/type_id", 15),

@@ -111,7 +111,95 @@ fn held_tool_can_be_approved_denied_and_forgotten() -> Result<()> {
     agent.tell(&["pins", "trust", "--server", SERVER, "--all"])?.expect("again", 0, "approved already")?;
     agent.stop()?;
     // Not beside it: a decision is reported of any server that has the name, whoever started it.
-    some_calls_can_be_approved()
+    some_calls_can_be_approved()?;
+    detections_can_be_muted()
+}
+
+/// A mute lets the tool pass at once, also in the next run of the agent; its detections are recorded, and reach no sink of alerts.
+fn detections_can_be_muted() -> Result<()> {
+    let (directory, config, store) = holding()?;
+    let sink = |name: &str| directory.path().join(name).display().to_string();
+    let (all, alerts) = (sink("all.jsonl"), sink("alerts.jsonl"));
+    let sinks = format!(
+        "sinks: [{{ kind: file, path: {all} }}, {{ kind: file, path: {alerts}, filter: {{ types: [mcp_detection] }} }}]\n"
+    );
+    fs::write(&config, fs::read_to_string(&config)? + &sinks)?;
+    let mut agent = Agent::start(&["--config", &config])?;
+    let (held, allowed) = (json!(["block", "approval_required"]), json!(["allow", null]));
+    ensure!(weather(&agent)? == held, "{:?}", agent.events());
+    let mute = ["detections", "mute", "*", "--server", SERVER, "--tool", "weather"];
+    for (args, part) in [
+        (&["detections", "mute", "*", "--for", "1h", "--reason", "r"][..], "every rule of every server"),
+        (
+            &["detections", "mute", "x", "--tool", "weather", "--for", "1h", "--reason", "r"],
+            "needs its server",
+        ),
+        (&[&mute[..], &["--for", "0s", "--reason", "r"]].concat(), "over at once"),
+        (&[&mute[..], &["--for", "1h", "--reason", ""]].concat(), "the reason has 0 bytes"),
+        (&[&mute[..], &["--hash", "0", "--for", "1h", "--reason", "r"]].concat(), "with the hash 0"),
+        (&["detections", "unmute", "0"], "there is no mute 0"),
+    ] {
+        let said = agent.tell(args)?;
+        ensure!(
+            said.code == Some(2) && said.stderr.contains(part),
+            "{args:?}: {} {}",
+            said.stdout,
+            said.stderr
+        );
+    }
+    ensure!(weather(&agent)? == held, "nothing was muted");
+
+    let muted = lines(&agent, &[&mute[..], &["--for", "1h", "--reason", "ours", "--by", "ann"]].concat())?;
+    let id = muted[0]["mute_id"].as_str().context("no id")?.to_owned();
+    ensure!(
+        json!([muted[0]["type"], muted[0]["by"], muted[0]["server"], muted[0]["tool"], muted[0]["reason"]])
+            == json!(["mcp_detection_muted", "ann (root)", SERVER, "weather", "ours"]),
+        "{muted:?}"
+    );
+    ensure!(muted[0]["tool_hash"].is_string() && muted[0]["until"].is_string(), "{muted:?}");
+    ensure!(weather(&agent)? == allowed, "it is muted");
+    agent.tell(&["detections", "muted"])?.expect("a table", 0, &id)?;
+    let status = agent.tell(&["status"])?.stdout;
+    ensure!(status.contains("muted     1 mutes"), "{status}");
+    agent.kill()?;
+
+    let agent = Agent::start(&["--config", &config])?;
+    let listed = lines(&agent, &["detections", "muted"])?;
+    ensure!(listed.len() == 1 && listed[0]["mute_id"] == *id, "{listed:?}");
+    ensure!(weather(&agent)? == allowed, "it is muted in the next run");
+    let found = agent.wait_for("a muted detection", |event| {
+        is(event, "mcp_detection") && event["muted"] == true && event["mute"]["mute_id"] == *id
+    })?;
+    ensure!(
+        json!([found["action"], found["mute"]["source"], found["mute"]["reason"]])
+            == json!(["allow", "operator", "ours"]),
+        "{found}"
+    );
+    agent.tell(&["detections", "unmute", &id])?.expect(
+        "unmute",
+        0,
+        "unmuted * of poisoned-server:weather",
+    )?;
+    ensure!(weather(&agent)? == held, "it is held again");
+    agent.stop()?;
+
+    let of = |path: &str| -> Result<(usize, usize)> {
+        let events = fs::read_to_string(path)?;
+        let events = events.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+        let found = events.iter().filter(|event| is(event, "mcp_detection"));
+        let (muted, alerts): (Vec<&Value>, Vec<&Value>) = found.partition(|event| event["muted"] == true);
+        Ok((alerts.len(), muted.len()))
+    };
+    let (every, filtered) = (of(&all)?, of(&alerts)?);
+    ensure!(every.0 > 0 && every.1 > 0 && filtered == (every.0, 0), "{every:?} {filtered:?}");
+    let path = store.display().to_string();
+    let listed = |args: &[&str]| -> Result<usize> {
+        let args = [&["detections", "--json", "--server", SERVER, "--path", &path], args].concat();
+        Ok(ask(&args)?.stdout.lines().count())
+    };
+    let (plain, with) = (listed(&[])?, listed(&["--muted"])?);
+    ensure!(plain > 0 && with > plain, "{plain} {with}");
+    Ok(())
 }
 
 fn some_calls_can_be_approved() -> Result<()> {

@@ -42,7 +42,7 @@ enum Of {
 /// A command, arguments that it cannot use, what is said of them, what it needs, and the arguments that it can use.
 type Row = (&'static str, &'static [&'static str], &'static str, Of, &'static [&'static str]);
 
-const ROWS: [Row; 49] = [
+const ROWS: [Row; 52] = [
     ("run", &["--output", "xml"], "[possible values: auto, text, json", Of::Host, &[]),
     ("doctor", &["x"], "unexpected argument 'x'", Of::Host, &[]),
     ("match", &[], "not provided: <COMMAND>...", Of::File, &["--config", "FILE", "--", "x"]),
@@ -80,6 +80,15 @@ const ROWS: [Row; 49] = [
     ("registry show", &[], "not provided: <SERVER:TOOL>", Of::Events, &["a:b"]),
     ("calls", &["--action", "deny"], "[possible values: allow, alert, block]", Of::Events, &[]),
     ("detections", &["--category", "bad"], "expected one of `credential_theft`", Of::Events, &[]),
+    (
+        "detections mute",
+        &["x", "--reason", "r"],
+        "not provided: <--for <DURATION>|--until <TIME>>",
+        Of::Agent,
+        &["x", "--for", "1h", "--reason", "r"],
+    ),
+    ("detections unmute", &[], "not provided: <ID>", Of::Agent, &["0123456789ab"]),
+    ("detections muted", &["x"], "unexpected argument 'x'", Of::Agent, &[]),
     ("connections", &["--action", "alert"], "[possible values: allow, block]", Of::Events, &[]),
     ("report", &["--format", "pdf"], "[possible values: text, json, html, markdown]", Of::Events, &[]),
     ("pins", &[], "needs one of: list, diff, trust, reset", Of::Commands, &[]),

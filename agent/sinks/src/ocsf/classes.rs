@@ -44,6 +44,7 @@ const fn other(name: &str) -> Activity<'_> {
 
 /// `status_id` of a finding that nobody has looked at.
 const NEW: u32 = 1;
+const SUPPRESSED: u32 = 3;
 const SUCCESS: u32 = 1;
 const FAILURE: u32 = 2;
 
@@ -200,7 +201,9 @@ pub fn of<'a>(event: &'a Event, hostname: &'a str, uid: &'a str, message: &'a st
     match &event.body {
         EventBody::Detected(found) => {
             let detection = &found.detection;
-            finding(Some(Analytic { category: Some(word(&detection.category)), ..rule(&detection.pattern) }))
+            let analytic = Analytic { category: Some(word(&detection.category)), ..rule(&detection.pattern) };
+            let class = finding(Some(analytic));
+            Class { status_id: Some(if found.muted { SUPPRESSED } else { NEW }), ..class }
         }
         EventBody::ToolChanged(_) | EventBody::DefinitionChanged(_) => {
             finding(Some(rule(GuardKind::RugPull.name())))

@@ -74,6 +74,12 @@ fn event_fields_map_to_ocsf() {
                    "finding_info/title": "FOUND server-git via relay high p in definition of read /description \"m\" 3 times",
                    "resources/0/name": "server-git", "resources/1/name": "read"}),
         ),
+        // What is muted is suppressed, and no alert.
+        (
+            event("mcp_detection", json!({"action": "allow", "muted": true})),
+            json!({"class_uid": 2004, "severity_id": 1, "status_id": 3, "action_id": 1, "disposition_id": 1,
+                   "is_alert": false, "finding_info/analytic/name": "p"}),
+        ),
         // Whether a block of what was found was enforced is said of the call.
         (event("mcp_detection", json!({"action": "block"})), json!({"action_id": 3, "disposition_id": 15})),
         (

@@ -23,12 +23,14 @@ use mcpwarden_client::inspect::{
     session::{self, Interrupted, Target, Terms},
     user::{self, Environment},
 };
+use mcpwarden_policy::mutes::Mutes;
 use mcpwarden_policy::redact::redact_word;
 use mcpwarden_policy::settings;
 use reqwest::header::HeaderMap;
 
 use crate::cli::InspectOptions;
 use crate::config;
+use crate::host::clock::Clock;
 use crate::output::{FAILED, clean, escaped, print_error, print_line};
 use input::{Contents, Declared, Entry};
 use report::Report;
@@ -56,7 +58,10 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
     let source = config::read(options.config.as_deref())?;
     let (config, detector) = (&source.config, config::detector(&source)?);
     let threshold = config.inspection.alert_threshold;
-    let mut report = Report::new(detector, settings::registry(config), threshold, options.json);
+    let mut mutes = Mutes::default();
+    mutes.configure(&settings::muted(config))?;
+    mutes.expire(Clock::new().now());
+    let mut report = Report::new(detector, settings::registry(config), mutes, (threshold, options.json));
     match (&options.file, &options.server) {
         (Some(file), _) => {
             let contents =

@@ -7,6 +7,7 @@ use mcpwarden_client::Definition;
 use mcpwarden_policy::detect::{Detector, Harmless, OrderedNames, score_of};
 use mcpwarden_policy::event::{Category, Detection, Form, Identity, Match, Severity};
 use mcpwarden_policy::hash::{bounded_name, json_digest, json_hash};
+use mcpwarden_policy::mutes::{MuteSubject, Mutes};
 use mcpwarden_policy::protocol::decode_str;
 use mcpwarden_policy::redact::redact_argv;
 use mcpwarden_policy::registry::{
@@ -34,6 +35,7 @@ struct Finding {
 pub struct Report {
     detector: Arc<Detector>,
     registry: Registry,
+    mutes: Mutes,
     threshold: Severity,
     json: bool,
     servers: u64,
@@ -47,11 +49,17 @@ pub struct Report {
 
 impl Report {
     /// A report of nothing yet.
-    pub fn new(detector: Arc<Detector>, registry: RegistrySettings, threshold: Severity, json: bool) -> Self {
+    pub fn new(
+        detector: Arc<Detector>,
+        registry: RegistrySettings,
+        mutes: Mutes,
+        (threshold, json): (Severity, bool),
+    ) -> Self {
         let registry = Registry::new(registry, Box::new(MemoryStore::new(STORE_BYTES)));
         Self {
             detector,
             registry,
+            mutes,
             threshold,
             json,
             servers: 0,
@@ -79,22 +87,25 @@ impl Report {
 
     /// Definitions that are no server's in particular.
     pub fn definitions(&mut self, definitions: Vec<Definition>) {
-        let findings = self.inspect("", definitions);
+        let mut findings = self.inspect("", definitions);
+        self.mark("", &mut findings, &mut []);
         self.print(None, &findings, &[]);
     }
 
     /// All definitions of one server; compared with those of the servers before it.
     pub fn server(&mut self, name: &str, definitions: Vec<Definition>) {
         let mut findings = self.inspect(name, definitions);
-        let of_server = self.compare(name, &mut findings);
+        let mut of_server = self.compare(name, &mut findings);
+        self.mark(name, &mut findings, &mut of_server);
         self.print(Some(name), &findings, &of_server);
     }
 
     /// A server that a file declares and that is not asked: its command line without its secrets, and what its name has
     /// against it beside those before it.
     pub fn declared(&mut self, name: &str, entry: &Entry) {
-        let found = self.compare(name, &mut []);
-        self.found |= found.iter().any(|detection| detection.severity >= self.threshold);
+        let mut found = self.compare(name, &mut []);
+        self.mark(name, &mut [], &mut found);
+        self.found |= Detection::worst(&found) >= Some(self.threshold);
         let (words, id) = (redact_argv(&entry.words()), entry.server_id());
         if self.json {
             let mut row = json!({ "name": name, "command": words, "server_id": id });
@@ -105,7 +116,7 @@ impl Report {
                 row["disabled"] = json!(true);
             }
             if !found.is_empty() {
-                row["max_severity"] = json!(worst(&found));
+                row["max_severity"] = json!(Detection::worst(&found));
                 row["detections"] = json!(found);
             }
             return print_json_line(&row);
@@ -116,7 +127,7 @@ impl Report {
         let words = clean(&(words.join(" ") + &remarks));
         print_line(format!("{:<24} {:<32} {words}", clean(name), clean(&id)));
         for detection in &found {
-            let severity = detection.severity.name();
+            let severity = severity(detection);
             let why = detection.matches.first().map(|found| clean(&found.context)).unwrap_or_default();
             print_line(format!("  {severity}: {}: {why}", clean(&detection.pattern)));
         }
@@ -238,9 +249,19 @@ impl Report {
         of_server
     }
 
+    /// Marks what the configuration mutes.
+    fn mark(&self, server: &str, findings: &mut [Finding], of_server: &mut [Detection]) {
+        let key = PinKey { uid: None, server: ServerId(server.into()), program: String::new() };
+        for Finding { definition, detections } in findings {
+            let tool = Some(&*definition.name).filter(|_| definition.kind == ItemKind::Tool);
+            self.mutes.mark(&MuteSubject { key: &key, tool, hash: None }, detections);
+        }
+        self.mutes.mark(&MuteSubject { key: &key, tool: None, hash: None }, of_server);
+    }
+
     fn print(&mut self, server: Option<&str>, findings: &[Finding], of_server: &[Detection]) {
         let all = || findings.iter().flat_map(|finding| &finding.detections).chain(of_server);
-        self.found |= all().any(|detection| detection.severity >= self.threshold);
+        self.found |= all().any(|found| !found.is_muted() && found.severity >= self.threshold);
         if self.json {
             return print_json(server, findings, of_server);
         }
@@ -253,7 +274,7 @@ impl Report {
             let first = detection.matches.first().map(|found| clean(&found.text)).unwrap_or_default();
             print_line(format!(
                 "{:<9} {:<24} {:<28} {}  {first:?}",
-                detection.severity.name(),
+                severity(detection),
                 clean(&name),
                 clean(&detection.pattern),
                 clean(&detection.field),
@@ -303,11 +324,13 @@ fn repeated(name: &str) -> Detection {
         matches: vec![Match { text: name.to_owned(), position: 0, context }],
         score: score_of(Severity::Medium),
         form: Form::Raw,
+        muted_by: None,
     }
 }
 
-fn worst(detections: &[Detection]) -> Option<Severity> {
-    detections.iter().map(|detection| detection.severity).max()
+/// How bad a detection is, for people.
+fn severity(detection: &Detection) -> &'static str {
+    if detection.is_muted() { "muted" } else { detection.severity.name() }
 }
 
 fn print_json(server: Option<&str>, findings: &[Finding], of_server: &[Detection]) {
@@ -316,7 +339,7 @@ fn print_json(server: Option<&str>, findings: &[Finding], of_server: &[Detection
             "kind": definition.kind,
             "name": definition.name,
             "hash": json_hash(&definition.json),
-            "max_severity": worst(detections),
+            "max_severity": Detection::worst(detections),
             "detections": detections,
         });
         if let (Some(server), Some(row)) = (server, row.as_object_mut()) {
@@ -328,7 +351,7 @@ fn print_json(server: Option<&str>, findings: &[Finding], of_server: &[Detection
         print_json_line(&json!({
             "server": server,
             "kind": "server",
-            "max_severity": worst(of_server),
+            "max_severity": Detection::worst(of_server),
             "detections": of_server,
         }));
     }

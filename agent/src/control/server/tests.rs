@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::super::peer::Known;
-use super::super::{BlockView, Blocks, Listings, OldBlock, RequestedListing, Waiting};
+use super::super::{BlockView, Blocks, Listings, Mutes, OldBlock, RequestedListing, Waiting};
 use super::*;
 use crate::serving::HEAD_BYTES;
 
@@ -53,6 +53,11 @@ fn agent(gone: bool) -> mpsc::Sender<Request> {
                     Operation::SetSession(new) => {
                         Err(Code::NotFound.because(format!("{} {:?}", new.session, new.set)))
                     }
+                    Operation::Mutes => Ok(Answer::Mutes(Mutes { mutes: Vec::new() })),
+                    Operation::Mute(new) => {
+                        Err(Code::Full.because(format!("{:?} {:?}", new.rule, new.period)))
+                    }
+                    Operation::Unmute(old) => Err(Code::NotFound.because(old.id)),
                     Operation::Listings => Ok(Answer::Listings(Listings { listings: Vec::new() })),
                     Operation::List(new) => {
                         Ok(Answer::Requested(RequestedListing { server: new.server, request: 7 }))
@@ -211,6 +216,20 @@ async fn control_server_answers_by_rights_and_request() {
             "only root",
             [1, 0, 0],
         ),
+        (Rights::Read, "GET", "/v1/mutes", "", 200, r#"{"mutes":[]}"#, [0, 0, 0]),
+        (
+            Rights::Change,
+            "POST",
+            "/v1/mutes",
+            r#"{"rule": "r", "for": "30d", "reason": "w"}"#,
+            507,
+            "Some(\\\"r\\\") Some(",
+            [0, 0, 0],
+        ),
+        (Rights::Change, "POST", "/v1/mutes", r#"{"rule": "r", "for": "30d"}"#, 400, "`reason`", [0, 1, 0]),
+        (Rights::Read, "POST", "/v1/mutes", r#"{"rule": "r", "reason": "w"}"#, 403, "only root", [1, 0, 0]),
+        (Rights::Change, "DELETE", "/v1/mutes", r#"{"id": "0123"}"#, 404, "0123", [0, 0, 0]),
+        (Rights::Read, "DELETE", "/v1/mutes", r#"{"id": "0123"}"#, 403, "only root", [1, 0, 0]),
         (Rights::Change, "POST", BLOCKS, "", 400, "the body is not as it must be", [0, 1, 0]),
         (Rights::Change, "POST", BLOCKS, "{\"target\": 1}", 400, "expected a string", [0, 1, 0]),
         (Rights::Change, "POST", BLOCKS, r#"{"target": "x", "port": 70000}"#, 400, "70000", [0, 1, 0]),

@@ -4,6 +4,7 @@
 mod configuration;
 mod end;
 mod listings;
+mod mutes;
 mod reconcile;
 mod requests;
 mod resume;

@@ -33,7 +33,7 @@ const MAX_BY_BYTES: usize = 128;
 const MAX_PROJECT_BYTES: usize = 256;
 
 /// The person who decides: the operator, and the person that they name.
-fn on_behalf_of(name: Option<&str>, by: &Who) -> Result<String, Refusal> {
+pub(super) fn on_behalf_of(name: Option<&str>, by: &Who) -> Result<String, Refusal> {
     let user = user(by);
     match name {
         Some(name) if name.len() > MAX_BY_BYTES => {
@@ -104,6 +104,9 @@ impl Agent {
                 Ok(Answer::Waiting(Waiting { approvals: self.engine.waiting().map(printed).collect() }))
             }
             Operation::Decide(new) => self.decide(&new, &request.by),
+            Operation::Mutes => Ok(Answer::Mutes(self.mutes())),
+            Operation::Mute(new) => self.mute(&new, &request.by),
+            Operation::Unmute(old) => self.unmute(&old, &request.by),
             Operation::SetSession(new) => self.set_session(new, &request.by),
             Operation::Listings => Ok(Answer::Listings(self.listed())),
             Operation::List(new) => self.list(new),
@@ -152,7 +155,7 @@ impl Agent {
     }
 
     /// Has the engine execute a command. The events of it.
-    fn command(&mut self, command: OperatorCommand<'_>) -> Result<Vec<Event>, Refusal> {
+    pub(super) fn command(&mut self, command: OperatorCommand<'_>) -> Result<Vec<Event>, Refusal> {
         // Nothing else waits there: outputs are carried out as they come.
         self.handle(Input::Operator(command));
         let mut events = Vec::new();

@@ -43,6 +43,7 @@ impl Agent {
             sessions: self.engine.sessions() as u64,
             approvals: self.engine.waiting().count() as u64,
             blocks: self.network.blocks().len() as u64,
+            mutes: self.engine.mutes().count() as u64,
             store: StoreStatus {
                 path: outbox.store().path().display().to_string(),
                 failing: outbox.failing().map(str::to_owned),

@@ -3,6 +3,8 @@ use mcpwarden_policy::{
     registry::{Approval, HASH_VERSION},
 };
 
+use serde_json::json;
+
 use super::*;
 
 fn key(uid: Option<u32>, server: &str) -> PinKey {
@@ -95,10 +97,43 @@ fn excess_pins_are_refused_as_a_whole() {
     assert_eq!(pins.definition("h2").unwrap(), None);
 }
 
+fn mute(id: &str) -> Mute {
+    let mute = json!({"mute_id": id, "source": "operator", "rule": "r", "until": Timestamp(9), "reason": "ä", "by": "ann"});
+    serde_json::from_value(mute).unwrap()
+}
+
+#[test]
+fn stored_mutes_are_loaded_in_the_next_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut pins = open(directory.path());
+    for (id, replaced) in [("a", None), ("b", None), ("c", Some("a")), ("d", Some("none"))] {
+        pins.put_mute(&mute(id), replaced).unwrap();
+    }
+    pins.remove_mute("b").unwrap();
+    pins.remove_mute("none").unwrap();
+    drop(pins);
+    assert_eq!(open(directory.path()).mutes().unwrap(), [mute("c"), mute("d")]);
+}
+
+/// A database of the version before has no mutes, and keeps its pins.
+#[test]
+fn earlier_registry_gets_a_table_of_mutes() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(filled(directory.path()));
+    let path = directory.path().join(PINS);
+    let before = Connection::open(&path).unwrap();
+    before.execute_batch("DROP TABLE mutes; PRAGMA user_version = 1").unwrap();
+    drop(before);
+    let mut pins = open(directory.path());
+    assert_eq!(pins.mutes().unwrap(), []);
+    assert_eq!(pins.load(&key(Some(1), "s")).unwrap().len(), 4);
+}
+
 #[test]
 fn damaged_registry_is_restored_from_export() {
     let directory = tempfile::tempdir().unwrap();
     let mut pins = filled(directory.path());
+    pins.put_mute(&mute("a"), None).unwrap();
     let export = pins.export();
     export.run();
     pins.put(&key(Some(5), "late"), &[(item(ItemKind::Tool, "a"), record("h"))], &[]).unwrap();
@@ -108,6 +143,7 @@ fn damaged_registry_is_restored_from_export() {
     let (mut pins, replaced) = Pins::open(directory.path(), None).unwrap();
     let replaced = replaced.unwrap();
     assert_eq!(replaced.pins_restored, Some(5));
+    assert_eq!(pins.mutes().unwrap(), [mute("a")]);
     assert!(replaced.reason.contains("not a database"), "{}", replaced.reason);
     assert_eq!(fs::read(&replaced.set_aside).unwrap().len(), 9_000);
     assert_eq!(pins.load(&key(Some(1), "s")).unwrap().len(), 4);

@@ -365,6 +365,7 @@ impl Scorer {
             matches: vec![shown],
             score: points,
             form: worst.form,
+            muted_by: None,
         });
         finished
     }

@@ -30,7 +30,20 @@ pub(super) fn examples() -> Vec<Event> {
         tool_hash: Some("ab".into()),
         jsonrpc_id: Some(json!(1)),
         action: Action::Alert,
+        muted: false,
+        mute: None,
         detection: detection(),
+    };
+    let muted = Detected {
+        action: Action::Allow,
+        muted: true,
+        mute: Some(MutedBy {
+            mute_id: "0123456789ab".into(),
+            source: MuteSource::Configuration,
+            reason: "r".into(),
+        }),
+        detection: Detection { muted_by: Some("0123456789ab".into()), ..detection() },
+        ..found.clone()
     };
     let instructions = Detected {
         subject: Subject::Instructions,
@@ -79,6 +92,7 @@ pub(super) fn examples() -> Vec<Event> {
     };
     vec![
         about(found),
+        about(muted),
         about(instructions),
         about(changed),
         about(redefined),

@@ -4,7 +4,7 @@ use super::Connection;
 use crate::discovery::{self, Declared};
 use crate::engine::io::{Exec, Process};
 use crate::event::Identity;
-use crate::terms::ServerId;
+use crate::terms::{PinKey, ServerId};
 
 /// Most names of one server that are remembered.
 const MAX_IDS: usize = 64;
@@ -97,6 +97,22 @@ impl Connection {
             return at.program();
         }
         self.handing_over().unwrap_or_else(|| self.last_program())
+    }
+
+    /// Whose pins those of a server of this name on this connection are.
+    pub(in crate::engine) fn pin_key(&self, server: &ServerId) -> PinKey {
+        let is_shared = self.is_shared();
+        PinKey {
+            uid: self.account.user.filter(|_| !is_shared),
+            server: server.clone(),
+            program: if is_shared { String::new() } else { self.program() },
+        }
+    }
+
+    /// Whether the server is the same to all who speak with it, and to the agent that lists it, whichever of its addresses
+    /// answers: it is declared at a URL.
+    pub(in crate::engine) fn is_shared(&self) -> bool {
+        self.at.is_some() && self.declared.is_some()
     }
 
     /// Whether a program has another one serve in its place.

@@ -8,6 +8,8 @@ use super::Connection;
 use crate::engine::heads::Repeated;
 use crate::event::Detection;
 use crate::guard::ToolFacts;
+use crate::mutes::{MuteSubject, Mutes};
+use crate::terms::PinKey;
 
 impl Connection {
     /// Remembers what is known of a tool, in place of what was.
@@ -107,6 +109,22 @@ impl Connection {
         }
     }
 
+    /// Marks what was found about tools with the mutes that are in force by now.
+    pub(in crate::engine) fn mark_tools(&mut self, mutes: &Mutes) {
+        let key = self.pin_key(&self.server_id());
+        for facts in self.tools.values_mut().chain(self.unlisted.values_mut()) {
+            mark(facts, &key, mutes);
+        }
+    }
+
+    /// The same of one tool.
+    pub(in crate::engine) fn mark_tool(&mut self, name: &str, mutes: &Mutes) {
+        let key = self.pin_key(&self.server_id());
+        if let Some(facts) = self.tools.get_mut(name) {
+            mark(facts, &key, mutes);
+        }
+    }
+
     pub(in crate::engine) fn forget_tool(&mut self, name: &str) {
         if let Some(known) = self.tools.remove(name) {
             self.tools_bytes -= tool_bytes(&known);
@@ -114,6 +132,15 @@ impl Connection {
         if let Some((name, repeated)) = self.repeated.remove_entry(name) {
             self.tools_bytes -= repeated_bytes(&name, &repeated);
         }
+    }
+}
+
+/// Without detections, the worst may be all that is known.
+fn mark(facts: &mut ToolFacts, key: &PinKey, mutes: &Mutes) {
+    if !facts.detections.is_empty() {
+        let subject = MuteSubject { key, tool: Some(&facts.name), hash: Some(&facts.hash) };
+        mutes.mark(&subject, &mut facts.detections);
+        facts.max_severity = Detection::worst(&facts.detections);
     }
 }
 

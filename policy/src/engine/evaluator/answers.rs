@@ -103,7 +103,7 @@ impl Evaluator {
     ) {
         let Some(reader) = cx.reader() else { return };
         let found = inspection::under(INFO_FIELD, reader.tool(info.get()));
-        cx.reporter.report_found(scope, seen.time, &About::of(Subject::Server), &found);
+        cx.report_found(scope, seen.time, &About::of(Subject::Server), &found);
     }
 
     /// Reports an answer for `scope`, what guards decided, and what was found in it.
@@ -205,7 +205,7 @@ impl Evaluator {
             cx.reporter.counters.irregular_messages += 1;
             inspection.detector.irregular(Structure::RepeatedAnswer, method, "/id", &mut found);
         }
-        cx.reporter.report_found(scope, time, &about, &found);
+        cx.report_found(scope, time, &about, &found);
         evaluation.recorded
     }
 

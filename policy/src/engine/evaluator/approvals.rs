@@ -141,6 +141,14 @@ impl Approvals {
         self.requests.values().any(|request| request.wanted.is(key, tool, hash))
     }
 
+    /// Takes back the request for this definition that its detections were the reason of: they are muted. Whether there was one.
+    pub(super) fn release(&mut self, key: &PinKey, tool: &str, hash: &str) -> bool {
+        let is_it = |request: &Request| {
+            request.guard == GuardKind::ToolPoisoning && request.wanted.is(key, tool, hash)
+        };
+        self.requests.extract_if(.., |_, request| is_it(request)).count() > 0
+    }
+
     /// Whether the approval of this definition was given up.
     pub(super) fn is_given_up(&self, key: &PinKey, tool: &str, hash: &str) -> bool {
         self.requests.values().any(|request| request.timed_out && request.wanted.is(key, tool, hash))

@@ -14,7 +14,7 @@ use crate::registry::{Approval, ApprovalLimits, Item, ItemKind, PinKey, PinRecor
 use crate::terms::Timestamp;
 
 /// Whose definitions are meant, where the server is, and their pins.
-type Targets = (PinKey, Option<Scope>, BTreeMap<Item, PinRecord>);
+pub(super) type Targets = (PinKey, Option<Scope>, BTreeMap<Item, PinRecord>);
 
 impl Evaluator {
     /// Does what somebody has decided, and reports it.
@@ -115,7 +115,11 @@ impl Evaluator {
 
     /// Whose definitions are meant. A look-alike is never approved with the server that it looks like: where several have
     /// offered the tool, it must be reported which.
-    fn meant(&mut self, cx: &mut Context<'_>, decide: &Decide<'_>) -> Result<Targets, RegistryError> {
+    pub(super) fn meant(
+        &mut self,
+        cx: &mut Context<'_>,
+        decide: &Decide<'_>,
+    ) -> Result<Targets, RegistryError> {
         let mut meant: BTreeMap<PinKey, Option<Scope>> = BTreeMap::new();
         meant.extend(self.registry.pinned(decide.server)?.into_iter().map(|key| (key, None)));
         let waiting = self.approvals.scopes(decide.server);

@@ -5,7 +5,7 @@ use super::ui::{interface, widening};
 use super::{About, Context, Evaluator, Scope, Seen};
 use crate::detect::{INSTRUCTIONS, Inspection, Reader};
 use crate::engine::recorder::{MAX_NAME_BYTES, clip};
-use crate::event::{DefinitionChanged, InterfaceSeen, Subject};
+use crate::event::{DefinitionChanged, Detection, InterfaceSeen, Subject};
 use crate::protocol::string;
 use crate::registry::{Change, ChangeKind, ItemKind};
 use crate::terms::Timestamp;
@@ -27,14 +27,15 @@ impl Evaluator {
             report_interface(cx, scope, seen.time, change, entry);
         }
         if let ChangeKind::Changed { previous_hash, diff } = &change.kind {
-            let found = found_in(cx.reader(), kind, entry);
+            let mut found = found_in(cx.reader(), kind, entry);
+            cx.mark(scope, (None, None), &mut found.detections);
             let changed = DefinitionChanged {
                 kind,
                 name: clip(&entry.name, MAX_NAME_BYTES),
                 previous_hash: previous_hash.clone(),
                 new_hash: change.hash.clone(),
                 diff: diff.clone(),
-                max_severity: found.max_severity().max(widening(diff)),
+                max_severity: Detection::worst(&found.detections).max(widening(diff)),
                 detections: found.detections,
                 // No guard goes by these.
                 action: change_action(cx.config, None),
@@ -44,7 +45,7 @@ impl Evaluator {
         }
         if is_news {
             let about = About { tool_hash: Some(change.hash.clone()), ..About::of(subject(kind)) };
-            cx.reporter.report_found(scope, seen.time, &about, &entry.known.found);
+            cx.report_found(scope, seen.time, &about, &entry.known.found);
         }
     }
 }

@@ -30,19 +30,26 @@ impl Review {
         asked.filter_map(|(_, decision)| decision.as_ref().map(action)).max()
     }
 
+    /// Whether a guard holds the tool for its definition.
+    pub(super) fn holds(&self) -> bool {
+        OF_DEFINITIONS
+            .into_iter()
+            .zip(&self.0)
+            .any(|(kind, decision)| matches!(decision, Some(Decision::Deny(denial)) if is_held(kind, denial)))
+    }
+
     /// Who holds the tool for its definition.
     fn hold(self) -> Option<(GuardKind, Denial)> {
         OF_DEFINITIONS.into_iter().zip(self.0).find_map(|(kind, decision)| match decision {
-            // That it is new speaks neither for nor against it.
-            Some(Decision::Deny(denial))
-                if kind == GuardKind::RugPull && denial.code != DenialCode::ToolChanged =>
-            {
-                None
-            }
-            Some(Decision::Deny(denial)) if denial.awaits_approval() => Some((kind, denial)),
+            Some(Decision::Deny(denial)) if is_held(kind, &denial) => Some((kind, denial)),
             _ => None,
         })
     }
+}
+
+/// Whether what a guard says against a definition holds the tool. That it is new speaks neither for nor against it.
+fn is_held(kind: GuardKind, denial: &Denial) -> bool {
+    (kind != GuardKind::RugPull || denial.code == DenialCode::ToolChanged) && denial.awaits_approval()
 }
 
 impl Evaluator {

@@ -73,7 +73,7 @@ impl Evaluator {
         let mut found = Inspection::default();
         inspection.detector.irregular(Structure::Budget, "", field, &mut found);
         let about = About { id: Some(id.clone()), ..About::of(Subject::Message) };
-        cx.reporter.report_found(scope, seen.time, &about, &found);
+        cx.report_found(scope, seen.time, &about, &found);
     }
 
     /// Evaluates what a client answers to such requests, as the answers to requests of servers are.
@@ -104,7 +104,7 @@ impl Evaluator {
             }
             let about =
                 About { id: Some(id.clone()), action: evaluation.action, ..About::of(Subject::Message) };
-            cx.reporter.report_found(scope, seen.time, &about, &under(&pointer(FIELD, &key), found));
+            cx.report_found(scope, seen.time, &about, &under(&pointer(FIELD, &key), found));
         }
     }
 }
@@ -139,7 +139,7 @@ fn report_repeated_input(
     let mut found = Inspection::default();
     inspection::find_repeated(cx.config.inspection.as_ref(), message, &mut found);
     let about = About { id: Some(id.clone()), ..About::of(Subject::Arguments) };
-    cx.reporter.report_found(scope, seen.time, &about, &under(field, found));
+    cx.report_found(scope, seen.time, &about, &under(field, found));
 }
 
 /// A JSON Pointer to this member of what stands at `field`.

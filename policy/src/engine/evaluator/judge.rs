@@ -221,6 +221,7 @@ impl Judge {
             profile: self.sessions.profile(session),
             block: None,
             standing: &[],
+            mutes: crate::mutes::MutesOf::default(),
             metadata: &Value::Null,
         };
         let operations = [

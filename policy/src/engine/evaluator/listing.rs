@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::held::Review;
 use super::ui::{interface, widening};
-use super::{About, Connections, Context, Evaluator, Reporter, Scope, Seen};
+use super::{About, Connections, Context, Evaluator, Scope, Seen};
 use crate::definition::{bounded_name, hex, json_digest};
 use crate::detect::{Inspection, Known, OrderedNames};
 use crate::engine::asked::Asked;
@@ -284,8 +284,9 @@ impl Evaluator {
                     if let Some(known) = known {
                         known.find_in_tool(&tool, &finding);
                     }
+                    cx.mark_tool(&other, &tool);
                     let review = self.review(cx, &other, seen, &tool);
-                    report_finding(&mut cx.reporter, &other, seen.time, (&tool, hash, &review), finding);
+                    report_finding(cx, &other, seen.time, (&tool, hash, &review), finding);
                     self.hold_listed(cx, &other, seen, &tool, review);
                 }
             }
@@ -317,7 +318,8 @@ impl Evaluator {
         let review = self.review(cx, scope, seen, &entry.name);
         let mut detections = entry.known.found.detections.clone();
         detections.extend(finding);
-        let max_severity = detections.iter().map(|detection| detection.severity).max();
+        cx.mark(scope, (Some(&entry.name), Some(&change.hash)), &mut detections);
+        let max_severity = Detection::worst(&detections);
         let name = entry.name.clone();
         let [description] = members(entry.json.get(), ["description"]);
         let (ui_resource, ui_grants) = interface(entry.json);
@@ -359,7 +361,7 @@ impl Evaluator {
             ..About::of(Subject::Definition)
         };
         let found = Inspection { detections, bounds: entry.known.found.bounds };
-        cx.reporter.report_found(scope, time, &about, &found);
+        cx.report_found(scope, time, &about, &found);
         self.hold_listed(cx, scope, seen, &entry.name, review);
     }
 
@@ -397,15 +399,17 @@ impl Evaluator {
             && let Some(other) =
                 cx.connections.get(scope.connection).and_then(|known| known.tools.get(&facts.name))
         {
-            let missing =
-                other.detections.iter().filter(|found| !entry.known.found.detections.contains(found));
-            facts.detections.extend(missing.cloned());
+            let unmarked = other.detections.iter().cloned();
+            let unmarked = unmarked.map(|found| Detection { muted_by: None, ..found });
+            let missing = unmarked.filter(|found| !entry.known.found.detections.contains(found));
+            facts.detections.extend(missing);
             // It may do what either says.
             facts.risk = facts.risk.max(other.risk);
             facts.side_effects.extend(other.side_effects.iter().cloned());
             facts.may_do_anything |= other.may_do_anything;
         }
-        facts.max_severity = facts.detections.iter().map(|detection| detection.severity).max();
+        cx.mark(scope, (Some(&entry.name), Some(&change.hash)), &mut facts.detections);
+        facts.max_severity = Detection::worst(&facts.detections);
         let limit = cx.config.limits.tools;
         if let Some(connection) = cx.connections.get_mut(scope.connection) {
             if connection.tools.len() < limit {
@@ -441,7 +445,7 @@ pub(super) fn change_action(config: &EngineConfig, guards: Option<Action>) -> Ac
 
 /// Reports what the name of a tool has against it, where it is bad enough. What is not stands with the tool.
 fn report_finding(
-    reporter: &mut Reporter<'_>,
+    cx: &mut Context<'_>,
     scope: &Scope,
     time: Timestamp,
     (name, hash, review): (&str, String, &Review),
@@ -454,7 +458,7 @@ fn report_finding(
         ..About::of(Subject::Definition)
     };
     let found = Inspection { detections: vec![detection], ..Inspection::default() };
-    reporter.report_found(scope, time, &about, &found);
+    cx.report_found(scope, time, &about, &found);
 }
 
 /// What comes of what is found in a definition.

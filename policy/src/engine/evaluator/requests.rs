@@ -112,7 +112,7 @@ impl Evaluator {
             if *method == Method::ElicitationCreate { Subject::Elicitation } else { Subject::Sampling };
         let about = About { id: Some(id.clone()), action: evaluation.action, ..About::of(subject) };
         let found = under(place, evaluation.found.clone());
-        cx.reporter.report_found(scope, seen.time, &about, &found);
+        cx.report_found(scope, seen.time, &about, &found);
         let denied = evaluation.code();
         if !first.is_some_and(|first| is_as_before(denied, first)) {
             let reported = (MessageKind::Request, method.as_str(), id);
@@ -244,7 +244,7 @@ impl Evaluator {
         let digest = bare_digest(params.map_or("null", RawValue::get));
         if !cx.is_reported(scope.connection, method, &hex(&digest)) {
             let about = About { id, ..About::of(Subject::Message) };
-            cx.reporter.report_found(scope, seen.time, &about, &under(place, found));
+            cx.report_found(scope, seen.time, &about, &under(place, found));
         }
     }
 
@@ -303,7 +303,8 @@ impl Evaluator {
         mut evaluation: Evaluation,
     ) {
         let time = seen.time;
-        let found = inspection::inspect_call((cx.config.inspection.as_ref(), cx.reader()), message, call);
+        let mut found = inspection::inspect_call((cx.config.inspection.as_ref(), cx.reader()), message, call);
+        cx.mark(scope, (Some(&call.tool_name), None), &mut found.detections);
         let seen = Seen { id: Some(&id), ..seen };
         evaluation.find_in_arguments(&Detection::rules(cx.reporter.alerts(&found)));
         let mut called = cx.reporter.recorder.called(id.clone(), call, &evaluation.recorded, &scope.server);
@@ -327,7 +328,7 @@ impl Evaluator {
             action: evaluation.action,
             ..About::of(Subject::Arguments)
         };
-        cx.reporter.report_found(scope, time, &about, &found);
+        cx.report_found(scope, time, &about, &found);
         if let Some((guard, denial)) = evaluation.awaits_approval() {
             self.request_approval(cx, scope, time, &call.tool_name, (*guard, denial));
         }
@@ -351,5 +352,5 @@ fn report_repeated(cx: &mut Context<'_>, target: ConnectionId, time: Timestamp, 
         Kind::Request { id, .. } => Some(cx.reporter.recorder.id(*id)),
         _ => None,
     };
-    cx.reporter.report_found(&scope, time, &About { id, ..About::of(Subject::Arguments) }, &found);
+    cx.report_found(&scope, time, &About { id, ..About::of(Subject::Arguments) }, &found);
 }

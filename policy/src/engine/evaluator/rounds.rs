@@ -277,5 +277,5 @@ pub(super) fn report_misuse(
     inspection.detector.irregular(structure, words, field, &mut found);
     let (id, tool_name) = (Some(of.id.clone()), of.tool.cloned());
     let about = About { tool_name, id, ..About::of(Subject::Arguments) };
-    cx.reporter.report_found(scope, seen.time, &about, &found);
+    cx.report_found(scope, seen.time, &about, &found);
 }

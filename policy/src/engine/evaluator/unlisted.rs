@@ -1,6 +1,7 @@
 //! What is known of a tool that a connection does not list: from earlier lists with the same pins, its own or others'.
 
 use super::{Connections, Context, EngineConfig, Evaluator, Scope};
+use crate::event::Detection;
 use crate::guard::{Refusal, ToolFacts};
 use crate::registry::{Item, PinRecord};
 use crate::terms::ConnectionId;
@@ -23,7 +24,11 @@ impl Evaluator {
                 return;
             }
             let record = record.clone();
-            let facts = self.recall(cx.config, scope, tool, &record);
+            let mut facts = self.recall(cx.config, scope, tool, &record);
+            if !facts.detections.is_empty() {
+                cx.mark(scope, (Some(tool), Some(&facts.hash)), &mut facts.detections);
+                facts.max_severity = Detection::worst(&facts.detections);
+            }
             if let Some(connection) = cx.connections.get_mut(scope.connection) {
                 connection.know_unlisted(facts);
             }

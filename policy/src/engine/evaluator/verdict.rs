@@ -43,6 +43,7 @@ impl Evaluation {
                     evaluation.warnings.push(message);
                     evaluation.found.detections.extend(detections);
                 }
+                Modification::NoteMuted { detections } => evaluation.found.detections.extend(detections),
                 Modification::ReplaceTools(kept) => evaluation.kept.push(kept),
                 // `recorded` is what came of it.
                 Modification::RedactFields { .. } => {}

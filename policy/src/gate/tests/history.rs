@@ -141,6 +141,7 @@ impl Guards {
             profile: &subject.profile,
             block: None,
             standing: &[],
+            mutes: crate::mutes::MutesOf::default(),
             metadata: &Value::Null,
         };
         with(&mut self.executor, &facts)

@@ -15,6 +15,7 @@ fn detection(field: &str, severity: Severity) -> Detection {
         matches: Vec::new(),
         score: 100,
         form: Form::Raw,
+        muted_by: None,
     }
 }
 

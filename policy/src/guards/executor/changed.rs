@@ -58,7 +58,7 @@ impl Changed {
         modification: &Modification,
     ) -> Result<(), GuardError> {
         match (modification, self.view(operation)) {
-            (Modification::AddWarning { .. }, _) => {}
+            (Modification::AddWarning { .. } | Modification::NoteMuted { .. }, _) => {}
             (Modification::ReplaceTools(kept), Operation::ToolsList { tools }) => {
                 let kept: HashSet<&str> = kept.iter().map(String::as_str).collect();
                 let kept = tools.iter().filter(|tool| kept.contains(&*tool.name)).cloned().collect();

@@ -54,8 +54,8 @@ pub struct Change {
     pub kind: ChangeKind,
     /// How it stands to its pin now.
     pub pin: PinState,
-    /// What its name has against it, where that was not said on this connection.
-    pub finding: Option<Finding>,
+    /// What its name has against it, where that was not said on this connection. Most have nothing, and a list is long.
+    pub finding: Option<Box<Finding>>,
     /// Whether the same list has another definition of its name: nobody knows which of them the client takes.
     pub contradicts: bool,
     /// Whether somebody approved this definition.

@@ -1,13 +1,15 @@
 //! The corpus: what its files look like, and each entry with what the detector finds in it.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use mcpwarden_policy::detect::{Detector, Inspection, OrderedNames, ToolNames};
+use mcpwarden_policy::detect::{OrderedNames, ToolNames};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
+
+use crate::detectors::{Detectors, Found, TrainedOn};
+use crate::files::{files, read};
 
 /// How well the authors of the rules know an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,13 +74,13 @@ pub struct Sample {
     pub orders: Option<(String, OrderedNames)>,
     /// Whether its miss may be printed.
     pub may_be_read: bool,
-    pub found: Inspection,
+    pub found: Found,
 }
 
 impl Sample {
-    /// The score of the worst detection; 0 where there is none.
+    /// The score of the worst detection, with the scorer; 0 where there is none.
     pub fn score(&self) -> u32 {
-        self.found.detections.iter().map(|detection| detection.score).max().unwrap_or(0)
+        self.found.shipped.detections.iter().map(|detection| detection.score).max().unwrap_or(0)
     }
 }
 
@@ -144,7 +146,7 @@ struct Labelled<'a> {
 pub const SESSION_SERVERS: usize = 5;
 
 /// All entries of a corpus.
-pub fn of_directory(detector: &Detector, corpus: &Path) -> Result<Vec<Sample>> {
+pub fn of_directory(detector: &Detectors, corpus: &Path, trained: &TrainedOn) -> Result<Vec<Sample>> {
     ensure!(
         corpus.join("benign").is_dir(),
         "no corpus in {}: name one with --corpus; it has the folders benign, malicious, results and public",
@@ -175,6 +177,11 @@ pub fn of_directory(detector: &Detector, corpus: &Path) -> Result<Vec<Sample>> {
         for path in files(&corpus.join("public"), "jsonl")? {
             let entries = read(&path)?;
             for line in entries.lines() {
+                ensure!(
+                    !trained.has(line),
+                    "an entry of {} is one that the scorer was made with: its figures would be in-sample",
+                    path.display()
+                );
                 samples.push(public(detector, line).with_context(|| format!("in {}", path.display()))?);
             }
         }
@@ -183,7 +190,7 @@ pub fn of_directory(detector: &Detector, corpus: &Path) -> Result<Vec<Sample>> {
 }
 
 /// All entries of one file of definitions.
-pub fn of_file(detector: &Detector, path: &Path) -> Result<Vec<Sample>> {
+pub fn of_file(detector: &Detectors, path: &Path) -> Result<Vec<Sample>> {
     let entry = |line: &str| {
         let entry: Labelled<'_> = serde_json::from_str(line)?;
         let strata = [Some(format!("class {}", entry.class)), Some(format!("language {}", entry.lang))];
@@ -205,12 +212,12 @@ pub fn of_file(detector: &Detector, path: &Path) -> Result<Vec<Sample>> {
     read(path)?.lines().map(entry).collect()
 }
 
-fn attack(detector: &Detector, line: &str) -> Result<Sample> {
+fn attack(detector: &Detectors, line: &str) -> Result<Sample> {
     let attack: Attack<'_> = serde_json::from_str(line).context("in an attack")?;
     let (kind, found) = match (attack.tool, attack.result) {
         (Some(tool), _) => (Kind::Definition, detector.tool(tool.get())),
         (None, Some(result)) => (Kind::Result, detector.result(result.get(), &ToolNames::default())),
-        (None, None) => (Kind::Definition, Inspection::default()),
+        (None, None) => (Kind::Definition, Found::default()),
     };
     Ok(Sample {
         // Rules were written looking at the misses of this half only.
@@ -229,7 +236,7 @@ fn attack(detector: &Detector, line: &str) -> Result<Sample> {
 }
 
 /// The tools of a server, and their names.
-fn server(detector: &Detector, path: &Path) -> Result<(Vec<Sample>, Vec<String>)> {
+fn server(detector: &Detectors, path: &Path) -> Result<(Vec<Sample>, Vec<String>)> {
     let text = read(path)?;
     let server: Server<'_> = serde_json::from_str(&text).with_context(|| format!("in {}", path.display()))?;
     let of = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
@@ -252,7 +259,7 @@ fn server(detector: &Detector, path: &Path) -> Result<(Vec<Sample>, Vec<String>)
 }
 
 /// A document as a result, by itself and in each session.
-fn document(detector: &Detector, line: &str, sessions: &[ToolNames]) -> Result<Vec<Sample>> {
+fn document(detector: &Detectors, line: &str, sessions: &[ToolNames]) -> Result<Vec<Sample>> {
     let document: Document = serde_json::from_str(line).context("in a document")?;
     let json = as_result(&document.text);
     let sample = |source: String, tools: &ToolNames| Sample {
@@ -273,17 +280,18 @@ fn document(detector: &Detector, line: &str, sessions: &[ToolNames]) -> Result<V
     Ok(std::iter::once(alone).chain(within).collect())
 }
 
-fn public(detector: &Detector, line: &str) -> Result<Sample> {
+fn public(detector: &Detectors, line: &str) -> Result<Sample> {
     let entry: Public<'_> = serde_json::from_str(line)?;
     let text = entry.text.unwrap_or_default();
     let (kind, found) = match (&*entry.kind, entry.tool) {
         (_, Some(tool)) => (Kind::Definition, detector.tool(tool.get())),
-        ("definition", None) => {
-            let tool = serde_json::json!({"name": "tool", "description": text}).to_string();
-            (Kind::Definition, detector.tool(&tool))
-        }
         ("result", None) => (Kind::Result, detector.result(&as_result(&text), &ToolNames::default())),
-        _ => (Kind::Text, detector.text("/description", &text)),
+        // The scorer scores definitions and results: any other text is read as a description.
+        (kind, None) => {
+            let tool = serde_json::json!({"name": "tool", "description": text}).to_string();
+            let kind = if kind == "definition" { Kind::Definition } else { Kind::Text };
+            (kind, detector.tool(&tool))
+        }
     };
     let group = entry.server.as_deref().or(entry.payload.as_deref());
     let part = Part::of(&entry.source, group.unwrap_or_else(|| without_variant(&entry.id)));
@@ -328,20 +336,4 @@ pub fn orders(tool: &RawValue) -> (String, OrderedNames) {
 /// A text as the result of a call.
 pub fn as_result(text: &str) -> String {
     serde_json::json!({"content": [{"type": "text", "text": text}]}).to_string()
-}
-
-/// The text of a file.
-pub fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-/// The files of a directory with this extension, in order.
-pub fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
-    let mut paths: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|found| found == extension))
-        .collect();
-    paths.sort();
-    Ok(paths)
 }

@@ -17,12 +17,38 @@ const LEAST_OF_SOURCE: usize = 10;
 /// Rules that are listed as causes of false positives.
 const MAX_CAUSES: usize = 30;
 
+/// Whether the rules and the scorer report it at high.
 fn is_high(sample: &Sample) -> bool {
-    sample.found.max_severity() >= Some(Severity::High)
+    sample.found.shipped.max_severity() >= Some(Severity::High)
 }
 
+/// Whether they report it at all.
 fn is_any(sample: &Sample) -> bool {
-    !sample.found.detections.is_empty()
+    !sample.found.shipped.detections.is_empty()
+}
+
+/// Whether the rules alone report it at high.
+fn is_high_by_rules(sample: &Sample) -> bool {
+    sample.found.rules.max_severity() >= Some(Severity::High)
+}
+
+/// Whether they report it at all.
+fn is_any_by_rules(sample: &Sample) -> bool {
+    !sample.found.rules.detections.is_empty()
+}
+
+/// The first line of a table.
+fn print_header(what: &str, thresholds: [u32; 2]) {
+    println!(
+        "\n{what:<34}{:>7}  {:<22}{:<22}{:<22}{:<22}{:<12}{:<12}",
+        "number",
+        "rules: high",
+        "with scorer: high",
+        "rules: any",
+        "with scorer: any",
+        rate(0, thresholds),
+        rate(1, thresholds)
+    );
 }
 
 /// Prints all tables.
@@ -62,17 +88,15 @@ fn is_honest_tool(sample: &Sample) -> bool {
 /// False positives: over tools and texts, and as the mean over servers.
 fn honest(samples: &[&Sample], thresholds: [u32; 2]) {
     let honest: Vec<&Sample> = samples.iter().copied().filter(|sample| !sample.is_attack).collect();
-    println!(
-        "\n{:<34}{:>7}  {:<20}{:<20}{:<12}{:<12}",
-        "honest, % reported",
-        "number",
-        "high",
-        "any",
-        rate(0, thresholds),
-        rate(1, thresholds)
-    );
-    for ((kind, source), of) in by(&honest, |sample| (sample.kind, sample.source.clone())) {
-        row(&format!("{}, {source}", name(kind)), &of, thresholds);
+    print_header("honest, % reported", thresholds);
+    for (kind, of_kind) in by(&honest, |sample| sample.kind) {
+        let sources = by(&of_kind, |sample| sample.source.clone());
+        for (source, of) in &sources {
+            row(&format!("{}, {source}", name(kind)), of, thresholds);
+        }
+        if sources.len() > 1 {
+            row(&format!("{}, all sources", name(kind)), &of_kind, thresholds);
+        }
     }
     let tools: Vec<&Sample> = honest.iter().copied().filter(|sample| is_honest_tool(sample)).collect();
     if tools.is_empty() {
@@ -83,15 +107,26 @@ fn honest(samples: &[&Sample], thresholds: [u32; 2]) {
     let shares = |holds: fn(&Sample) -> bool| -> Vec<f64> {
         servers.values().map(|tools| Share::count(tools.iter().map(|tool| holds(tool))).percent()).collect()
     };
-    let with = Share::count(servers.values().map(|tools| tools.iter().any(|tool| is_high(tool))));
     println!(
-        "{:<34}{:>7}  {:<20}{:<20}with a tool at high: {} {}",
+        "{:<34}{:>7}  {:<22}{:<22}{:<22}{:<22}",
         "mean over servers",
         servers.len(),
+        mean_cell(&shares(is_high_by_rules)),
         mean_cell(&shares(is_high)),
-        mean_cell(&shares(is_any)),
-        with.of,
-        cell(with)
+        mean_cell(&shares(is_any_by_rules)),
+        mean_cell(&shares(is_any))
+    );
+    let with = |holds: fn(&Sample) -> bool| {
+        cell(Share::count(servers.values().map(|tools| tools.iter().any(|tool| holds(tool)))))
+    };
+    println!(
+        "{:<34}{:>7}  {:<22}{:<22}{:<22}{:<22}",
+        "servers with such a tool",
+        servers.len(),
+        with(is_high_by_rules),
+        with(is_high),
+        with(is_any_by_rules),
+        with(is_any)
     );
     let across = across_servers(&servers);
     println!("{:<34}{:>7}  {}: {}", "order across servers", across.all, across.of, cell(across));
@@ -119,15 +154,7 @@ fn across_servers(servers: &BTreeMap<(String, String), Vec<&Sample>>) -> Share {
 /// Recall, each source apart.
 fn attacks(samples: &[&Sample], thresholds: [u32; 2], with_strata: bool) {
     let attacks: Vec<&Sample> = samples.iter().copied().filter(|sample| sample.is_attack).collect();
-    println!(
-        "\n{:<34}{:>7}  {:<20}{:<20}{:<12}{:<12}",
-        "attacks, % found",
-        "number",
-        "high",
-        "any",
-        rate(0, thresholds),
-        rate(1, thresholds)
-    );
+    print_header("attacks, % found", thresholds);
     for kind in [Kind::Definition, Kind::Result, Kind::Text] {
         let mut shares = Vec::new();
         let of_kind: Vec<&Sample> = attacks.iter().copied().filter(|sample| sample.kind == kind).collect();
@@ -135,18 +162,23 @@ fn attacks(samples: &[&Sample], thresholds: [u32; 2], with_strata: bool) {
             let what = if in_text { "beside the text" } else { name(kind) };
             row(&format!("{what}, {source}"), &of, thresholds);
             if !in_text && of.len() >= LEAST_OF_SOURCE {
-                shares.push((counted(&of, is_high).percent(), counted(&of, is_any).percent()));
+                let percent = |holds: fn(&Sample) -> bool| counted(&of, holds).percent();
+                shares.push([is_high_by_rules, is_high, is_any_by_rules, is_any].map(percent));
             }
         }
+        let in_text: Vec<&Sample> = of_kind.iter().copied().filter(|sample| sample.is_in_text).collect();
+        if by(&in_text, |sample| sample.source.clone()).len() > 1 {
+            row(&format!("{}, all sources", name(kind)), &in_text, thresholds);
+        }
         if shares.len() > 1 {
-            let (high, any): (Vec<f64>, Vec<f64>) = shares.iter().copied().unzip();
-            println!(
-                "{:<34}{:>7}  {:<20.1}{:<20.1}",
-                format!("{}, mean over sources", name(kind)),
-                shares.len(),
-                mean(&high),
-                mean(&any)
-            );
+            let of = |column: usize| {
+                let column: Vec<f64> =
+                    shares.iter().filter_map(|shares| shares.get(column).copied()).collect();
+                format!("{:.1}", mean(&column))
+            };
+            let name = format!("{}, mean over sources", name(kind));
+            let [first, second, third, fourth] = [0, 1, 2, 3].map(of);
+            println!("{name:<34}{:>7}  {first:<22}{second:<22}{third:<22}{fourth:<22}", shares.len());
         }
     }
     if !with_strata {
@@ -207,9 +239,11 @@ fn mean_cell(shares: &[f64]) -> String {
 fn row(name: &str, samples: &[&Sample], thresholds: [u32; 2]) {
     let at = |least: u32| counted(samples, |sample| sample.score() >= least).percent();
     println!(
-        "{name:<34}{:>7}  {:<20}{:<20}{:<12.1}{:<12.1}",
+        "{name:<34}{:>7}  {:<22}{:<22}{:<22}{:<22}{:<12.1}{:<12.1}",
         samples.len(),
+        cell(counted(samples, is_high_by_rules)),
         cell(counted(samples, is_high)),
+        cell(counted(samples, is_any_by_rules)),
         cell(counted(samples, is_any)),
         at(thresholds[0]),
         at(thresholds[1])
@@ -221,7 +255,7 @@ pub fn causes(samples: &[Sample]) {
     let mut causes: BTreeMap<(Kind, &str), Vec<&Sample>> = BTreeMap::new();
     for sample in samples.iter().filter(|sample| sample.may_be_read && !sample.is_attack) {
         let patterns: BTreeSet<&str> =
-            sample.found.detections.iter().map(|detection| detection.pattern.as_str()).collect();
+            sample.found.shipped.detections.iter().map(|detection| detection.pattern.as_str()).collect();
         for pattern in patterns {
             causes.entry((sample.kind, pattern)).or_default().push(sample);
         }
@@ -255,6 +289,6 @@ fn brief(sample: &Sample) -> String {
             detection.pattern, detection.score, detection.form, detection.field
         )
     };
-    let parts: Vec<String> = sample.found.detections.iter().map(part).collect();
+    let parts: Vec<String> = sample.found.shipped.detections.iter().map(part).collect();
     if parts.is_empty() { "(nothing found)".to_owned() } else { parts.concat() }
 }

@@ -5,11 +5,13 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use mcpwarden_policy::detect::{Detector, Inspection, ToolNames};
+use mcpwarden_policy::detect::ToolNames;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::corpus::{Kind, Part, Sample, as_result, files, name, orders, read};
+use crate::corpus::{Kind, Part, Sample, as_result, name, orders};
+use crate::detectors::{Detectors, Found};
+use crate::files::{files, read};
 
 /// What the halves are drawn by, besides the name of the package.
 const SALT: &str = "servers";
@@ -37,7 +39,7 @@ struct Answer {
 ///
 /// # Errors
 /// A file cannot be read, is not of that form, or there is none.
-pub fn of_directory(detector: &Detector, directory: &Path) -> Result<Vec<Sample>> {
+pub fn of_directory(detector: &Detectors, directory: &Path) -> Result<Vec<Sample>> {
     let mut samples = Vec::new();
     for path in files(directory, "json")? {
         samples.extend(server(detector, &read(&path)?).with_context(|| format!("in {}", path.display()))?);
@@ -56,11 +58,11 @@ pub fn of_directory(detector: &Detector, directory: &Path) -> Result<Vec<Sample>
     Ok(samples)
 }
 
-fn server(detector: &Detector, text: &str) -> Result<Vec<Sample>> {
+fn server(detector: &Detectors, text: &str) -> Result<Vec<Sample>> {
     let server: Server<'_> = serde_json::from_str(text)?;
     let source = server.recorded.as_deref().unwrap_or("listed here");
     let language = server.language.unwrap_or_default();
-    let sample = |id: String, kind: Kind, what: &str, found: Inspection| Sample {
+    let sample = |id: String, kind: Kind, what: &str, found: Found| Sample {
         strata: vec![format!("language {language}")],
         ..honest(&server.package, id, format!("{what}{source}"), kind, found)
     };
@@ -79,13 +81,13 @@ fn server(detector: &Detector, text: &str) -> Result<Vec<Sample>> {
     Ok(tools.chain(prompts).chain(instructions).collect())
 }
 
-fn answer(detector: &Detector, line: &str) -> Result<Sample> {
+fn answer(detector: &Detectors, line: &str) -> Result<Sample> {
     let answer: Answer = serde_json::from_str(line)?;
     let found = detector.result(&as_result(&answer.text), &ToolNames::default());
     Ok(honest(&answer.package, answer.tool, "answers".to_owned(), Kind::Result, found))
 }
 
-fn honest(package: &str, id: String, source: String, kind: Kind, found: Inspection) -> Sample {
+fn honest(package: &str, id: String, source: String, kind: Kind, found: Found) -> Sample {
     let part = Part::of(SALT, package);
     Sample {
         id,

@@ -2,8 +2,8 @@
 
 use super::metric;
 use crate::metrics::table::{
-    CALL_SECONDS, CALLS, DENIALS, DETECTIONS, EVENTS, GUARD_ANSWERS, GUARD_SAMPLE, GUARD_SECONDS, Metric,
-    RESULTS,
+    CALL_SECONDS, CALLS, DENIALS, DETECTIONS, DETECTIONS_MUTED, EVENTS, GUARD_ANSWERS, GUARD_SAMPLE,
+    GUARD_SECONDS, Metric, RESULTS,
     Source::{Counter, Counters, Events, Gauge, Seconds},
 };
 
@@ -102,7 +102,20 @@ pub(super) static FOUND: &[Metric] = &[
     metric(
         DETECTIONS,
         Events(&["category", "severity"]),
-        "Detections in texts that are severe enough for an event.",
+        "Detections in texts that are severe enough for an event, and not muted.",
+    ),
+    metric(
+        DETECTIONS_MUTED,
+        Events(&["category"]),
+        "Detections that are recorded, and are no alerts since a mute applies.",
+    ),
+    metric(
+        "mcpwarden_mutes_total",
+        Counters(
+            "outcome",
+            &[("muted", "mutes_made"), ("ended", "mutes_ended"), ("refused", "mutes_refused")],
+        ),
+        "Mutes of detections: of operators, mutes that ended, and those refused since too many are in force.",
     ),
     metric(
         "mcpwarden_registry_total",
