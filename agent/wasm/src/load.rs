@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use mcpwarden_terms::contract::CONTRACT_VERSION;
 use wasmtime::{
     Engine,
     component::{Component, InstancePre, Linker, types::ComponentItem},
@@ -19,9 +20,6 @@ use crate::{
 /// The names of the two interfaces, without the version.
 const GUARD: &str = "mcp:security-guard/guard";
 const HOST: &str = "mcp:security-guard/host";
-/// The contract that this agent has: 0.1.0. A component names the least version that it needs.
-const CONTRACT: &str = "0.1.";
-const PATCHES: std::ops::RangeInclusive<u32> = 0..=0;
 /// Versions of WASI with the interfaces of `wasi`.
 const WASI: &str = "0.2.";
 
@@ -78,9 +76,7 @@ pub(crate) fn link(
         }
     }
     let (name, interface) = interface.ok_or_else(|| match other {
-        Some(found) if found.contains(&format!("@{CONTRACT}")) => {
-            LoadError::NewerVersion { found: found.to_owned() }
-        }
+        Some(found) if patch(split(found).1).is_some() => LoadError::NewerVersion { found: found.to_owned() },
         Some(found) => LoadError::OtherVersion { found: found.to_owned() },
         None => LoadError::MissingInterface,
     })?;
@@ -137,10 +133,16 @@ fn imports(engine: &Engine, component: &Component) -> Result<Linker<State>, Load
     if unknown.is_empty() { Ok(linker) } else { Err(LoadError::Imports(unknown)) }
 }
 
-/// Whether this agent has all that a version of the contract has.
+/// Whether this agent has all that a version of the contract has. A component names the least version that it needs.
 fn is_known(version: &str) -> bool {
-    let patch = version.strip_prefix(CONTRACT).and_then(|patch| patch.parse::<u32>().ok());
-    patch.is_some_and(|patch| PATCHES.contains(&patch))
+    let number = |version| patch(version).and_then(|patch| patch.parse::<u32>().ok());
+    number(version).zip(number(CONTRACT_VERSION)).is_some_and(|(needed, own)| needed <= own)
+}
+
+/// The last number of a version whose others are those of this agent's contract: a larger one only adds.
+fn patch(version: &str) -> Option<&str> {
+    let (others, _) = CONTRACT_VERSION.rsplit_once('.')?;
+    version.strip_prefix(others)?.strip_prefix('.')
 }
 
 /// Splits `wasi:io/poll@0.2.3` into name and version.

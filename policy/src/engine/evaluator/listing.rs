@@ -129,21 +129,17 @@ impl Evaluator {
         let [next] = members(result.get(), ["nextCursor"]);
         // Clients ask on while there is a cursor, and most take an empty one for none.
         let last = next.is_none_or(|next| matches!(next.get(), "null" | "\"\""));
-        // A long page as several, so that not all that is known of each entry is there at once.
-        let mut rest = entries.as_slice();
-        let mut is_begun = false;
-        loop {
-            let (part, behind) = rest.split_at(rest.len().min(MOST_AT_ONCE));
+        // A long page as several, so that not all that is known of each entry is there at once; an empty one is a page, too.
+        let parts = entries.len().div_ceil(MOST_AT_ONCE).max(1);
+        for number in 0..parts {
+            let part = entries.chunks(MOST_AT_ONCE).nth(number).unwrap_or_default();
             let part: Vec<Entry<'_>> =
                 part.iter().filter_map(|json| self.entry(cx, scope, kind, json)).collect();
-            if first && last && !is_begun {
+            let (begins, ends) = (first && number == 0, last && number + 1 == parts);
+            if begins && last {
                 self.public_list(cx, seen, kind, result, &part);
             }
-            self.page(cx, scope, seen, (kind, first && !is_begun, last && behind.is_empty()), &part);
-            (rest, is_begun) = (behind, true);
-            if rest.is_empty() {
-                break;
-            }
+            self.page(cx, scope, seen, (kind, begins, ends), &part);
         }
         let listed = kind == ItemKind::Tool && last && self.registry.is_listed(scope.connection);
         if listed && let Some(connection) = cx.connections.get_mut(scope.connection) {
