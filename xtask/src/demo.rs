@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::run::build_release;
+use crate::run::build_quickly;
 use crate::setup::{Needs, setup};
-use crate::util::{as_root, built, plain, run};
+use crate::util::{as_root, plain, quickly_built, run};
 
 /// How long the agent may take to load and attach its programs.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -30,7 +30,7 @@ const KINDS: [(&str, &str); 3] =
 /// The set-up or the build failed, or the agent does not start.
 pub fn demo() -> Result<ExitCode> {
     setup(Needs::Build)?;
-    build_release(&["mcpwarden", "client", "benign-server", "poisoned-server"])?;
+    build_quickly(&["mcpwarden", "client", "benign-server", "poisoned-server"])?;
 
     println!("\n→ starting the agent; it watches every MCP server on this host, so others may show up too");
     let mut agent = Agent::start()?;
@@ -50,13 +50,13 @@ pub fn demo() -> Result<ExitCode> {
     println!(
         "Look at `weather` above: its description, which no user reads, asks the model for a private key."
     );
-    println!("Try next: `cargo xtask run`, then use your own MCP client; `target/release/mcpwarden --help`.");
+    println!("Try next: `cargo xtask run`, then use your own MCP client; `target/debug/mcpwarden --help`.");
     Ok(ExitCode::SUCCESS)
 }
 
 fn client(server: &str, call: &[&str; 2]) -> Result<()> {
-    let mut command = Command::new(built("client"));
-    command.arg("--call").args(call).arg("--").arg(built(server));
+    let mut command = Command::new(quickly_built("client"));
+    command.arg("--call").args(call).arg("--").arg(quickly_built(server));
     run(&mut command, "try the command by hand")
 }
 
@@ -69,7 +69,7 @@ struct Agent {
 
 impl Agent {
     fn start() -> Result<Self> {
-        let mut command = as_root(built("mcpwarden"))?;
+        let mut command = as_root(quickly_built("mcpwarden"))?;
         command.args(["run", "--output", "text"]).stdout(Stdio::piped());
         if std::io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none() {
             // Its output goes through a pipe to reach the terminal.

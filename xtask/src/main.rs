@@ -43,8 +43,11 @@ enum Command {
         #[arg(long)]
         tests: bool,
     },
-    /// Set up, build in release mode, and start `mcpwarden run` (with sudo where you are not root)
+    /// Set up, build, and start `mcpwarden run` (with sudo where you are not root)
     Run {
+        /// Optimise: builds for twice as long
+        #[arg(long)]
+        release: bool,
         /// Arguments for `mcpwarden run`
         #[arg(last = true, value_name = "ARGS")]
         args: Vec<String>,
@@ -93,7 +96,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Setup { tests } => setup::setup(if tests { Needs::AllTests } else { Needs::Build }),
-        Command::Run { args } => run::run(&args),
+        Command::Run { release, args } => run::run(release, &args),
         Command::Test(args) => test::test(&args),
         Command::Vm(args) => vm::vm(&args),
         Command::Package(args) => package::package(&args),

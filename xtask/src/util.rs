@@ -35,6 +35,11 @@ pub fn built(name: &str) -> PathBuf {
     target_dir().join("release").join(name)
 }
 
+/// A program that a build for tests, or for a first look, has made.
+pub fn quickly_built(name: &str) -> PathBuf {
+    target_dir().join("debug").join(name)
+}
+
 /// Whether this process may do everything that root may.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
