@@ -17,24 +17,25 @@ use aya_ebpf::helpers::{bpf_get_current_pid_tgid, generated::bpf_loop};
 use core::ffi::c_void;
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, Channel, ConnectionId, Counter, GATE_BECAUSE_CHANGED, GATE_BECAUSE_FORGOTTEN,
-    GATE_BECAUSE_LOST, GATE_BECAUSE_RACE, GATE_BECAUSE_UNKNOWN, GATE_NEUTRALIZED, GATE_NOBODY,
-    GATE_NOT_NEUTRALIZABLE, GATE_OFF, GATE_PASSED, GATE_REFUSED, GATE_UNSEEN, GATE_WINDOW_MOST, GateInfo,
-    GateSettings, Positions, RECORD_GATE, RecordHeader,
+    GATE_BECAUSE_LOST, GATE_BECAUSE_RACE, GATE_BECAUSE_UNKNOWN, GATE_HTTP, GATE_LINES, GATE_NEUTRALIZED,
+    GATE_NOBODY, GATE_NOT_NEUTRALIZABLE, GATE_OFF, GATE_PASSED, GATE_REFUSED, GATE_UNSEEN, GATE_WINDOW_MOST,
+    GateInfo, GateSettings, Positions, RECORD_GATE, RecordHeader,
 };
-use mcpwarden_gate::View;
+use mcpwarden_gate::{HttpRequests, View};
 use memory::{NOT_OVERWRITTEN, may_overwrite, overwrite};
 use owner::thread;
 use reading::ends_a_line;
 pub use settle::returned;
 pub use state::is_server;
 use state::{
-    GATED, Gated, HEADS, NEXT, OVERWRITES, Overwrite, SETTINGS, Walk, Why, gated, member, subject_of,
+    GATED, Gated, HEADS, NEXT, OVERWRITES, Overwrite, SETTINGS, Walk, Why, begin_after, gated, member,
+    subject_of,
 };
 
 use crate::{
     kernel, log,
     ring::{self, RING, header},
-    source::Coming,
+    source::{Coming, read},
     tables,
 };
 
@@ -89,7 +90,7 @@ pub fn evaluate(channel: *const Channel, bytes: Coming) -> i32 {
         core::ptr::copy_nonoverlapping(member, &raw mut (*gated).member, 1);
         (*gated).lost != 0
     };
-    if is_lost {
+    if is_lost && !write.begins_request(&bytes) {
         return write.undecided(GATE_BECAUSE_LOST, &bytes);
     }
     if generation == 0 {
@@ -170,13 +171,39 @@ impl Write {
     fn read(&self, walk: &Walk, view: &View<'_>, bytes: Coming) {
         // SAFETY: a live map value, which this write has claimed.
         unsafe {
-            (*self.gated).after = (*self.gated).before;
+            begin_after(self.gated);
             (*self.gated).after.begin(view, &*walk.subject);
+            let is_http = (*self.gated).member.framing == GATE_HTTP;
             let reading = &mut (*self.gated).reading;
             reading.set(&self.settings);
-            reading.begin(bytes.source, bytes.length, self.settings.window, true);
+            reading.begin(bytes.source, bytes.length, self.settings.window, (true, is_http));
         }
         walk.run(self.settings.window);
+    }
+
+    /// Whether a write begins a request of HTTP where it is not known what the bytes before were. That is taken for granted of one
+    /// that begins with a letter of a method, as it is of lines that a server is spoken to in: no JSON begins so.
+    #[inline(always)]
+    fn begins_request(&self, bytes: &Coming) -> bool {
+        // SAFETY: a live map value, which this write has claimed.
+        if unsafe { (*self.gated).member.framing } != GATE_HTTP {
+            return false;
+        }
+        let address = if bytes.source.buffers == 0 {
+            bytes.source.address
+        } else {
+            bytes.source.at(0).map_or(0, |(address, _)| address)
+        };
+        if !read::<u8>(address).is_some_and(|byte| byte.is_ascii_uppercase()) {
+            return false;
+        }
+        // SAFETY: as above.
+        unsafe {
+            (*self.gated).before.reset();
+            (*self.gated).http_before = HttpRequests::default();
+            (*self.gated).lost = 0;
+        }
+        true
     }
 
     /// Nobody can tell what this write asks for. It may be let through nonetheless.
@@ -192,10 +219,12 @@ impl Write {
     /// It is let through, and nobody reads it.
     #[inline(never)]
     fn pass(&self, because: u8, bytes: &Coming) {
-        let ends = bytes.is_known && ends_a_line(&bytes.source, bytes.length);
         // SAFETY: a live map value, which this write has claimed.
+        let is_in_lines = unsafe { (*self.gated).member.framing } == GATE_LINES;
+        let ends = is_in_lines && bytes.is_known && ends_a_line(&bytes.source, bytes.length);
+        // SAFETY: as above.
         unsafe {
-            (*self.gated).after = (*self.gated).before;
+            begin_after(self.gated);
             (*self.gated).after.reset();
             (*self.gated).lost_after = !ends as u32;
             (*self.gated).length = bytes.length;

@@ -56,7 +56,7 @@ pub use trace::{Asked, GuardOutcome};
 /// What can make a denial real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Enforcer {
-    /// The gate on standard input: `enforcement.stdio`.
+    /// The gate on what clients write: `enforcement.stdio`.
     StdioGate,
     /// The hook on connections: `enforcement.network`.
     NetworkHook,
@@ -68,7 +68,7 @@ impl Enforcer {
     /// As the documentation calls it.
     pub fn name(self) -> &'static str {
         match self {
-            Self::StdioGate => "stdio gate",
+            Self::StdioGate => "gate",
             Self::NetworkHook => "network hook",
             Self::Approval => "held until approved",
         }

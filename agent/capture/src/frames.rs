@@ -151,7 +151,11 @@ impl Frames {
             }
         }
         self.overwritten.retain(|position, _| !(offset..end).contains(position));
-        let Reader::Lines(cutter) = &self.reader else { return };
+        let cutter = match &self.reader {
+            Reader::Lines(cutter) => cutter,
+            Reader::Http => return out.sockets.write_refused(self.connection, &bytes, time, out.sink),
+            Reader::Undecided(_) => return,
+        };
         let mut copy = match cutter.pending_bytes() {
             ..=MOST_COPIED => cutter.clone(),
             _ => FrameCutter::new(Limits::default()),
@@ -198,11 +202,7 @@ impl Frames {
         match segment {
             Segment::Bytes(offset, bytes, time) => {
                 self.decide(Some(bytes), time, out);
-                match self.reader {
-                    Reader::Lines(_) => self.lines(offset, bytes, time, out.sink),
-                    Reader::Http => out.sockets.push(self.connection, self.direction, bytes, time, out.sink),
-                    Reader::Undecided(_) => {}
-                }
+                self.restore(offset, bytes, time, out);
             }
             Segment::MissingRange(MissingRange { offset, bytes, cause, pid, time }) => {
                 out.counters.missing_bytes += bytes;
@@ -238,8 +238,8 @@ impl Frames {
         }
     }
 
-    /// Cuts lines out of what came, as the client wrote it: what the gate overwrote is put back.
-    fn lines(&mut self, offset: u64, bytes: &[u8], time: Timestamp, sink: &mut Sink<'_>) {
+    /// Reads what came as the client wrote it: what the gate overwrote is put back.
+    fn restore(&mut self, offset: u64, bytes: &[u8], time: Timestamp, out: &mut Outlet<'_>) {
         let (mut at, mut rest) = (offset, bytes);
         let end = offset.saturating_add(bytes.len() as u64);
         while let Some(entry) = self.overwritten.first_entry().filter(|entry| *entry.key() < end) {
@@ -251,24 +251,29 @@ impl Frames {
             let next = overwritten.split_off(behind.len());
             // Where others came in their place, that write was given up.
             let Some(after) = behind.strip_prefix(&*overwritten.written) else { continue };
-            self.push(before, time, sink);
-            self.is_stopped = true;
-            self.push(&overwritten.original, time, sink);
+            self.push(before, time, out);
+            match self.reader {
+                Reader::Http => out.sockets.neutralized(self.connection),
+                Reader::Lines(_) | Reader::Undecided(_) => self.is_stopped = true,
+            }
+            self.push(&overwritten.original, time, out);
             (at, rest) = (position + overwritten.written.len() as u64, after);
             if let Some(next) = next {
                 self.overwritten.insert(at, next);
             }
         }
-        self.push(rest, time, sink);
+        self.push(rest, time, out);
     }
 
-    fn push(&mut self, bytes: &[u8], time: Timestamp, sink: &mut Sink<'_>) {
+    fn push(&mut self, bytes: &[u8], time: Timestamp, out: &mut Outlet<'_>) {
         let Self { connection, direction, reader, any, is_stopped, .. } = self;
-        if let Reader::Lines(cutter) = reader {
-            cutter.push(bytes, time, &mut |cut| {
+        match reader {
+            Reader::Lines(cutter) => cutter.push(bytes, time, &mut |cut| {
                 *any |= matches!(cut, Cut::Frame { .. });
-                hand_on(*connection, *direction, time, cut, is_stopped, sink);
-            });
+                hand_on(*connection, *direction, time, cut, is_stopped, out.sink);
+            }),
+            Reader::Http => out.sockets.push(*connection, *direction, bytes, time, out.sink),
+            Reader::Undecided(_) => {}
         }
     }
 

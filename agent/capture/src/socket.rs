@@ -81,6 +81,27 @@ impl Framing {
 /// A client: its process, and when that started.
 type Client = (u32, u64);
 
+/// Connections that are known to be servers'.
+#[derive(Default)]
+struct Lifted {
+    connections: HashSet<u64>,
+    /// How often one came or went.
+    changes: u64,
+}
+
+impl Lifted {
+    /// Whether it is new.
+    fn insert(&mut self, id: u64) -> bool {
+        let is_new = self.connections.insert(id);
+        self.changes += u64::from(is_new);
+        is_new
+    }
+
+    fn remove(&mut self, id: u64) {
+        self.changes += u64::from(self.connections.remove(&id));
+    }
+}
+
 /// All connections of sockets.
 pub struct Sockets {
     http: Http,
@@ -97,7 +118,7 @@ pub struct Sockets {
     /// Conversations with what is known to be a server.
     confirmed: HashSet<ConnectionId>,
     /// Connections whose capture has no bounds any more.
-    lifted: HashSet<u64>,
+    lifted: Lifted,
     /// Clients without a connection that may have ended.
     without: HashSet<Client>,
     outside: &'static dyn Processes,
@@ -128,7 +149,7 @@ impl Sockets {
             framings: HashMap::new(),
             counts: HashMap::new(),
             confirmed: HashSet::new(),
-            lifted: HashSet::new(),
+            lifted: Lifted::default(),
             without: HashSet::new(),
             outside,
         }
@@ -216,6 +237,34 @@ impl Sockets {
         });
     }
 
+    /// The gate has overwritten some of the request that is in progress on a connection.
+    pub fn neutralized(&mut self, id: ConnectionId) {
+        self.http.neutralized(id);
+    }
+
+    /// The gate has refused a write of these bytes to a connection that speaks HTTP.
+    pub fn write_refused(&mut self, id: ConnectionId, bytes: &[u8], time: Timestamp, sink: &mut Sink<'_>) {
+        let Self { http, open, confirmed, lifted, .. } = self;
+        http.refused(id, bytes, time, &mut |output| {
+            hand_on(output, time, open, confirmed, lifted, sink);
+        });
+    }
+
+    /// The conversation that something went over a connection of last.
+    pub fn link_of(&self, id: ConnectionId) -> Option<ConnectionId> {
+        self.http.link_of(id)
+    }
+
+    /// The connections that something of a conversation went over.
+    pub fn streams(&self, link: ConnectionId) -> impl Iterator<Item = ConnectionId> {
+        self.http.streams(link)
+    }
+
+    /// How often connections that are known to be servers' came and went.
+    pub fn changes(&self) -> u64 {
+        self.lifted.changes
+    }
+
     /// Bytes of a connection are missing.
     pub fn gap(
         &mut self,
@@ -238,7 +287,7 @@ impl Sockets {
         http.close(ConnectionId(id), time, &mut |output| {
             hand_on(output, time, open, confirmed, lifted, sink);
         });
-        self.lifted.remove(&id);
+        self.lifted.remove(id);
         if self.framings.remove(&id) == Some(Framing::Lines) {
             sink(Input::Closed { connection: ConnectionId(id), time }.into());
         }
@@ -342,13 +391,30 @@ fn key(process: &Process) -> Client {
     (process.pid, process.start_ns)
 }
 
+/// A connection carries messages of a conversation: of one that is MCP, it is captured as a whole.
+fn lift(
+    link: ConnectionId,
+    stream: ConnectionId,
+    open: &HashMap<u64, Connected>,
+    confirmed: &HashSet<ConnectionId>,
+    lifted: &mut Lifted,
+    sink: &mut Sink<'_>,
+) {
+    if confirmed.contains(&link)
+        && let Some(connected) = open.get(&stream.0)
+        && lifted.insert(stream.0)
+    {
+        sink(Output::Kernel(KernelAction::Lift(connected.key)));
+    }
+}
+
 /// What was read, as the policy core wants it.
 fn hand_on(
     output: HttpOutput<'_>,
     at: Timestamp,
     open: &HashMap<u64, Connected>,
     confirmed: &mut HashSet<ConnectionId>,
-    lifted: &mut HashSet<u64>,
+    lifted: &mut Lifted,
     sink: &mut Sink<'_>,
 ) {
     match output {
@@ -358,16 +424,15 @@ fn hand_on(
             sink(Input::Reached(connected.reached(link, time, host, path, kind)).into());
         }
         HttpOutput::Frame { link, stream, direction, time, bytes, meta } => {
-            if confirmed.contains(&link)
-                && let Some(connected) = open.get(&stream.0)
-                && lifted.insert(stream.0)
-            {
-                sink(Output::Kernel(KernelAction::Lift(connected.key)));
-            }
+            lift(link, stream, open, confirmed, lifted, sink);
             sink(
                 Input::Frame { connection: link, direction, time, bytes, http: Some(meta), turn: None }
                     .into(),
             );
+        }
+        HttpOutput::Stopped { link, stream, time, bytes, is_refused } => {
+            lift(link, stream, open, confirmed, lifted, sink);
+            sink(Input::Stopped { connection: link, time, bytes, is_refused }.into());
         }
         HttpOutput::Gap { link, direction, time, bytes, cause } => {
             let (connection, pid, offset) = (link, None, None);

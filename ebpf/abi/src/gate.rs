@@ -23,7 +23,7 @@ pub const GATE_DENY: u32 = 2;
 /// Most that a window can be. Bytes.
 pub const GATE_WINDOW_MOST: u32 = 65_536;
 
-/// Servers in lines at an address or a name that are known when a connection to them is made.
+/// Servers at an address or a name that are known when a connection to them is made.
 pub const GATE_ENDPOINTS_MOST: u32 = 1_024;
 
 /// What a connection is. One that is not known is not judged.
@@ -42,7 +42,16 @@ pub struct GateMember {
     pub blocked: [u32; 2],
     /// Until when that is; nanoseconds since boot.
     pub blocked_until_ns: u64,
+    /// How its messages are framed: [`GATE_LINES`] or [`GATE_HTTP`].
+    pub framing: u32,
+    /// Always 0.
+    pub zero: u32,
 }
+
+/// Messages are lines.
+pub const GATE_LINES: u32 = 0;
+/// Messages are bodies of HTTP/1.1 requests.
+pub const GATE_HTTP: u32 = 1;
 
 /// Which bucket tokens are taken from.
 #[repr(C)]
@@ -143,7 +152,7 @@ pub struct GateTexts {
 pub const GATE_OUTCOMES: usize = 4_096;
 
 /// Size of what the kernel half knows of a connection that is judged; of 8 bytes each.
-pub const GATED_WORDS: usize = 213;
+pub const GATED_WORDS: usize = 221;
 
 /// The write was let through, though nobody can tell what it asks for.
 pub const GATE_PASSED: u8 = 0;
@@ -174,6 +183,10 @@ pub const GATE_BECAUSE_FORGOTTEN: u8 = 7;
 pub const GATE_BECAUSE_UNSEEN: u8 = 8;
 /// They were written, and the kernel did not ask the gate: it left out the program, or the hook.
 pub const GATE_BECAUSE_MISSED: u8 = 9;
+/// Its HTTP cannot be read, or can be read in more than one way.
+pub const GATE_BECAUSE_HTTP: u8 = 10;
+/// It has a body in a coding (`Content-Encoding`).
+pub const GATE_BECAUSE_CODED: u8 = 11;
 /// With one of the gate's `BY_…` constants: the calls before it say so.
 pub const GATE_BECAUSE_CALLS: u8 = 32;
 /// Set beside any of these: the byte could not be overwritten.

@@ -161,25 +161,53 @@ impl HttpRequests {
             self.fails(Fault::Missing);
             return false;
         }
-        self.left -= bytes;
         self.flags &= !EXPECTS;
-        if self.left == 0 {
-            if self.state == LENGTH { self.begin() } else { self.state = DATA_RETURN }
-        }
+        self.pass_body(bytes);
         true
+    }
+
+    /// Whether the next byte is one of a body.
+    #[inline(always)]
+    pub fn is_in_body(&self) -> bool {
+        self.state == LENGTH || self.state == DATA
+    }
+
+    /// How many of the next bytes, of which this is the first, are of the body, whatever they are; 0 where they take a
+    /// [step](Self::step) each: those of a head, of a body in a coding, and where nothing can be read.
+    #[inline(always)]
+    pub fn body_ahead(&mut self, first: u8) -> u64 {
+        if !self.is_in_body() || self.flags & IS_CODED != 0 {
+            return 0;
+        }
+        if self.flags & EXPECTS != 0 {
+            if first.is_ascii_uppercase() {
+                return 0;
+            }
+            self.flags &= !EXPECTS;
+        }
+        self.left
+    }
+
+    /// The same as a step for each of so many bytes, of which [`Self::body_ahead`] has told that they are of the body. Whether the
+    /// request ends.
+    #[inline(always)]
+    pub fn pass_body(&mut self, bytes: u64) -> bool {
+        self.left = self.left.saturating_sub(bytes);
+        if self.left != 0 {
+            return false;
+        }
+        if self.state == LENGTH {
+            self.begin();
+            return true;
+        }
+        self.state = DATA_RETURN;
+        false
     }
 
     /// Whether a request may begin with the next byte.
     #[inline(always)]
     pub fn is_between(&self) -> bool {
         self.state == START
-    }
-
-    /// How many of the next bytes are of the body, whatever they are; 0 where they are to be looked at one by one.
-    #[inline(always)]
-    pub fn body_left(&self) -> u64 {
-        let is_within = self.state == LENGTH || self.state == DATA;
-        if is_within && self.flags & EXPECTS == 0 { self.left } else { 0 }
     }
 
     /// Why nothing can be read any more, where that is so.

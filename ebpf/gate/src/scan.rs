@@ -201,7 +201,7 @@ impl Scan {
     /// Begins anew, as behind bytes that nobody read.
     #[inline(always)]
     pub fn reset(&mut self) {
-        *self = Self { generation: self.generation, ..Self::default() };
+        *self = Self { generation: self.generation, line: self.fresh_line(), ..Self::default() };
     }
 
     /// The hash of the name of the call that was told last, the same however that is spelt.

@@ -3,12 +3,12 @@
 use aya_ebpf::helpers::generated::bpf_loop;
 use core::ffi::c_void;
 use mcpwarden_abi::{
-    GATE_BECAUSE_CALLS, GATE_BECAUSE_FORGOTTEN, GATE_BECAUSE_LONG, GATE_BECAUSE_TABLE,
-    GATE_BECAUSE_UNREADABLE, GATE_NEUTRALIZE, GateSettings,
+    GATE_BECAUSE_CALLS, GATE_BECAUSE_CODED, GATE_BECAUSE_FORGOTTEN, GATE_BECAUSE_HTTP, GATE_BECAUSE_LONG,
+    GATE_BECAUSE_TABLE, GATE_BECAUSE_UNREADABLE, GATE_NEUTRALIZE, GateSettings,
 };
 use mcpwarden_gate::{
-    BY_FORGOTTEN, BY_NOTHING, BY_WHAT_IT_MAY_DO, CHUNK_BYTES, Call, DENY, Decision, Marks, NOWHERE,
-    UNDECIDED, View,
+    BY_FORGOTTEN, BY_NOTHING, BY_WHAT_IT_MAY_DO, CHUNK_BYTES, CODED, Call, DENY, Decision, END, FAULT,
+    HttpRequests, Marks, NOWHERE, Scan, UNDECIDED, View,
 };
 
 use super::{
@@ -21,11 +21,12 @@ use crate::source::{Source, User, read, read_bytes};
 const MOST_BUFFERS: u32 = 1024;
 
 impl Reading {
-    /// Nothing is read yet.
+    /// Nothing is read yet. The last: whether calls are judged, and whether they are in requests of HTTP.
     #[inline(always)]
-    pub fn begin(&mut self, source: Source, length: u64, limit: u32, judges: bool) {
+    pub fn begin(&mut self, source: Source, length: u64, limit: u32, (judges, is_http): (bool, bool)) {
         self.source = source;
         self.judges = judges as u32;
+        (self.is_http, self.is_head) = (is_http as u32, 0);
         (self.address, self.left) = if source.buffers == 0 { (source.address, length) } else { (0, 0) };
         self.index = 0;
         (self.name_at, self.method_at) = (0, 0);
@@ -161,7 +162,8 @@ unsafe extern "C" fn step(_index: u64, context: *mut c_void) -> i64 {
     // SAFETY: bpf_loop hands back the pointer that `run` gave it, and what it points at is live.
     let walk = unsafe { &*context.cast::<Walk>() };
     // SAFETY: a live map value, which this write has claimed.
-    let (reading, after) = unsafe { (&mut (*walk.gated).reading, &mut (*walk.gated).after) };
+    let (reading, after, http) =
+        unsafe { (&mut (*walk.gated).reading, &mut (*walk.gated).after, &mut (*walk.gated).http_after) };
     if reading.verdict.is_new != 0 {
         let verdict = reading.verdict;
         let Verdict { outcome, position: place, bits, unknown, .. } = verdict;
@@ -173,11 +175,27 @@ unsafe extern "C" fn step(_index: u64, context: *mut c_void) -> i64 {
         return 0;
     }
     if reading.at >= reading.end {
+        if reading.is_http != 0
+            && reading.is_head == 0
+            && http.is_in_body()
+            && http.pass_body(reading.end as u64)
+        {
+            end_request(reading, after);
+        }
         let filled = fill(reading);
         if filled != FILLED {
             return filled;
         }
+        if reading.is_http != 0 {
+            begin_piece(reading, http);
+        }
         after.expect(reading.end);
+        if reading.is_http != 0 {
+            return 0;
+        }
+    }
+    if reading.is_head != 0 {
+        return read_head(reading, after, http);
     }
     let at = reading.at;
     // SAFETY: live map values.
@@ -195,6 +213,46 @@ unsafe extern "C" fn step(_index: u64, context: *mut c_void) -> i64 {
     reading.at = at + 1;
     reading.found(&said);
     0
+}
+
+/// The bytes at hand are those of a body, or of what is around it.
+#[inline(always)]
+fn begin_piece(reading: &mut Reading, http: &mut HttpRequests) {
+    let body = http.body_ahead(reading.chunk.byte(0));
+    reading.is_head = (body == 0) as u32;
+    if body != 0 && body < reading.end as u64 {
+        reading.end = body as u32;
+        reading.chunk.end_at(body as u32);
+    }
+}
+
+/// Reads the next byte of what is around bodies. As [`step`].
+#[inline(always)]
+fn read_head(reading: &mut Reading, after: &mut Scan, http: &mut HttpRequests) -> i64 {
+    let at = reading.at;
+    let is = http.step(reading.chunk.byte(at));
+    reading.at = at + 1;
+    if is & FAULT != 0 {
+        reading.because = GATE_BECAUSE_HTTP as u32;
+        return 1;
+    }
+    if is & CODED != 0 {
+        reading.note(false, NOWHERE, Why::new(0, GATE_BECAUSE_CODED));
+    } else if http.is_in_body() {
+        // What follows is read as what it is.
+        reading.end = at + 1;
+    }
+    if is & END != 0 {
+        end_request(reading, after);
+    }
+    0
+}
+
+/// A request has ended: its body was one message, or several in one list, whatever it lacks.
+#[inline(always)]
+fn end_request(reading: &mut Reading, after: &mut Scan) {
+    after.reset();
+    reading.marks = Marks::NONE;
 }
 
 /// What [`fill`] returns where there is something to be read.

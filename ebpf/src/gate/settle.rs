@@ -1,13 +1,15 @@
 //! What was read of a write counts once it has returned: by then it is known how much of it was written.
 
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
-use mcpwarden_abi::{CLIENT_TO_SERVER, Channel, ConnectionId, GATE_BECAUSE_MISSED, GATE_NOBODY, SOCKET};
+use mcpwarden_abi::{
+    CLIENT_TO_SERVER, Channel, ConnectionId, GATE_BECAUSE_MISSED, GATE_HTTP, GATE_LINES, GATE_NOBODY, SOCKET,
+};
 use mcpwarden_gate::View;
 
 use super::{
     owner::{owned, owned_at, thread},
     reading::ends_a_line,
-    state::{GATED, Gated, HEADS, MEMBERS, NEXT, SETTINGS, Walk, subject_of, written_whole},
+    state::{GATED, Gated, HEADS, MEMBERS, NEXT, SETTINGS, Walk, begin_after, subject_of, written_whole},
     unseen,
 };
 use crate::{source::Source, tables};
@@ -96,8 +98,10 @@ pub extern "C" fn missed(id: ConnectionId, number: ConnectionId, written: u64) -
 /// they end a line.
 #[inline(always)]
 fn settle_unread(gated: *mut Gated, written: u64, left: u64, bytes: impl FnOnce(u64) -> Option<Source>) {
-    let ends = left == 0 && bytes(written).is_some_and(|source| ends_a_line(&source, written));
     // SAFETY: a live map value, which this write has claimed.
+    let is_in_lines = unsafe { (*gated).member.framing } == GATE_LINES;
+    let ends = left == 0 && is_in_lines && bytes(written).is_some_and(|source| ends_a_line(&source, written));
+    // SAFETY: as above.
     unsafe {
         (*gated).position += written;
         (*gated).before.reset();
@@ -119,7 +123,10 @@ fn settle(
         (*gated).position += written;
         if left == 0 {
             // Memory that was not there when it was asked about is there now.
-            if (*gated).lost_after != 0 && bytes(written).is_some_and(|source| ends_a_line(&source, written))
+            let is_in_lines = (*gated).member.framing == GATE_LINES;
+            if (*gated).lost_after != 0
+                && is_in_lines
+                && bytes(written).is_some_and(|source| ends_a_line(&source, written))
             {
                 (*gated).lost_after = 0;
             }
@@ -141,14 +148,16 @@ fn settle(
         }
         let view = View { head: &*head, next: &*next };
         let subject = view.subject(subject_of(member, half, tables::now()).0);
-        (*gated).after = (*gated).before;
+        begin_after(gated);
         (*gated).after.begin(&view, subject);
         // A vector may go on behind what was written.
-        (*gated).reading.begin(source, written, written as u32, false);
+        let is_http = (*gated).member.framing == GATE_HTTP;
+        (*gated).reading.begin(source, written, written as u32, (false, is_http));
         let walk = Walk { gated, head, next, subject, member, now: 0 };
         walk.run(written as u32);
         if (*gated).reading.position as u64 == written {
             (*gated).before = (*gated).after;
+            (*gated).http_before = (*gated).http_after;
             (*gated).lost = 0;
             (*gated).reading.charge_less();
         }

@@ -9,10 +9,10 @@ use aya_ebpf::{
     maps::{Array, HashMap},
 };
 use mcpwarden_abi::{
-    ConnectionId, Counter, Endpoint, GATE_ENDPOINTS_MOST, GATED_WORDS, GateMember, GateSettings, GateTexts,
-    SOCKET,
+    ConnectionId, Counter, Endpoint, GATE_ENDPOINTS_MOST, GATE_HTTP, GATE_LINES, GATED_WORDS, GateMember,
+    GateSettings, GateTexts, SOCKET,
 };
-use mcpwarden_gate::{Chunk, ENTRIES, Head, Marks, Number, Rewrite, Scan, Subject};
+use mcpwarden_gate::{Chunk, ENTRIES, Head, HttpRequests, Marks, Number, Rewrite, Scan, Subject};
 
 use crate::{
     source::{Source, User},
@@ -39,7 +39,7 @@ pub static TEXTS: Array<GateTexts> = Array::with_max_entries(2, 0);
 #[map(name = "GATE_MEMBERS")]
 pub static MEMBERS: HashMap<ConnectionId, GateMember> = HashMap::with_max_entries(8_192, BPF_F_NO_PREALLOC);
 
-/// What connections are of which user space has said nothing yet, by where they lead: to servers that are spoken to in lines.
+/// What connections are of which user space has said nothing yet, by where they lead.
 /// User space alone writes it.
 #[map(name = "GATE_ENDPOINTS")]
 pub static ENDPOINTS: HashMap<Endpoint, GateMember> =
@@ -74,7 +74,11 @@ pub struct Gated {
     pub before: Scan,
     /// The same with the write that is on its way.
     pub after: Scan,
-    /// Whether something was written that nobody read, and nothing ended a line since.
+    /// Where in a request the next byte is, of a connection that speaks HTTP.
+    pub http_before: HttpRequests,
+    /// The same with the write that is on its way.
+    pub http_after: HttpRequests,
+    /// Whether something was written that nobody read, and nothing ended a line since, or began a request.
     pub lost: u32,
     /// The same with the write that is on its way.
     pub lost_after: u32,
@@ -154,6 +158,10 @@ pub struct Reading {
     /// Whether calls are judged; else they were, and are only read again. (Not a pointer that may be none: the verifier
     /// forgets numbers on the stack that it has not looked at, and so what it is.)
     pub judges: u32,
+    /// Whether these are requests of HTTP/1.1.
+    pub is_http: u32,
+    /// Whether the bytes at hand belong to no body that is read.
+    pub is_head: u32,
     /// What was said of the last byte.
     pub verdict: Verdict,
     pub overwrite: [Overwrite; OVERWRITES],
@@ -250,7 +258,8 @@ pub fn member(id: ConnectionId, number: ConnectionId) -> Option<*const GateMembe
 /// Whether a server is known where this leads that is spoken to in lines.
 #[inline(always)]
 pub fn is_server(endpoint: &Endpoint) -> bool {
-    ENDPOINTS.get_ptr(endpoint).is_some()
+    // SAFETY: a live map value.
+    ENDPOINTS.get_ptr(endpoint).is_some_and(|member| unsafe { (*member).framing } == GATE_LINES)
 }
 
 /// What is known of a connection's channel.
@@ -267,6 +276,22 @@ pub fn gated(id: ConnectionId) -> Option<*mut Gated> {
     GATED.get_ptr_mut(id)
 }
 
+/// What is read next is read as what follows all that was written.
+///
+/// # Safety
+/// A live map value, which this write has claimed.
+#[inline(always)]
+pub unsafe fn begin_after(gated: *mut Gated) {
+    // SAFETY: the caller's.
+    unsafe {
+        (*gated).after = (*gated).before;
+        (*gated).http_after = (*gated).http_before;
+        if (*gated).member.framing == GATE_HTTP {
+            (*gated).after.read_bodies();
+        }
+    }
+}
+
 /// A write went to its end: what was read of it counts.
 ///
 /// # Safety
@@ -276,6 +301,7 @@ pub unsafe fn written_whole(gated: *mut Gated) {
     // SAFETY: the caller's.
     unsafe {
         (*gated).before = (*gated).after;
+        (*gated).http_before = (*gated).http_after;
         (*gated).lost = (*gated).lost_after;
         (*gated).reading.uncharge();
     }

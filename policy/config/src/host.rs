@@ -15,7 +15,7 @@ use super::values::{AbsolutePath, AllowDeny, Bytes, Glob, HttpUrl, Period, Secre
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Enforcement {
-    /// The effect of a denial on a message to a server over stdio, or in lines over a socket.
+    /// The effect of a denial on a message to a server over stdio, in lines over a socket, or over plain-text HTTP/1.1.
     pub stdio: StdioEnforcement,
     /// The effect of a denial on a connection.
     pub network: NetworkEnforcement,
@@ -59,7 +59,7 @@ impl Default for Enforcement {
     }
 }
 
-/// The effect of a denial on a message to a server over stdio, or in lines over a socket.
+/// The effect of a denial on a message to a server over stdio, in lines over a socket, or over plain-text HTTP/1.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StdioEnforcement {

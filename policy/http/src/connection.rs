@@ -31,6 +31,8 @@ pub(super) struct Connection {
     pub(super) links: VecDeque<ConnectionId>,
     /// Whether something of MCP was seen, and how many messages were nothing of it.
     pub(super) is_mcp: bool,
+    /// Whether the gate has overwritten some of the request in progress.
+    pub(super) is_neutralized: bool,
     strange: u32,
     told_full: bool,
     /// Bytes that passed, and how many of them nobody read; since the last account of them.
@@ -46,6 +48,7 @@ impl Connection {
             reading: Reading::On,
             links: VecDeque::new(),
             is_mcp: false,
+            is_neutralized: false,
             strange: 0,
             told_full: false,
             passed: 0,
@@ -171,6 +174,15 @@ impl Connection {
             return;
         }
         self.touch(link, time, context);
+        if self.is_neutralized && direction == Direction::ClientToServer {
+            return (context.sink)(HttpOutput::Stopped {
+                link,
+                stream: self.id,
+                time,
+                bytes,
+                is_refused: false,
+            });
+        }
         let meta = &exchange.meta;
         (context.sink)(HttpOutput::Frame { link, stream: self.id, direction, time, bytes, meta });
     }

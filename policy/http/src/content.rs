@@ -74,6 +74,16 @@ impl Content {
         matches!(self.body, Body::Skip) && self.events.is_none()
     }
 
+    /// What came of it so far, of JSON that is in no coding.
+    pub(super) fn json(&self) -> Option<&[u8]> {
+        let is_plain = self.decoder.as_ref().is_some_and(Decoder::is_identity);
+        match &self.body {
+            Body::Begin { .. } if is_plain => Some(&[]),
+            Body::Json { text, .. } if is_plain => Some(text),
+            _ => None,
+        }
+    }
+
     /// Bytes held.
     pub(super) fn held(&self) -> usize {
         let events = self.events.as_ref().map_or(0, |events| events.held());

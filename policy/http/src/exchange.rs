@@ -49,12 +49,7 @@ impl Exchange {
     pub(super) fn new(request: Request<'_>, peers: &Peers) -> Self {
         let place = RequestTarget::new(peers.client, peers.server, request.host, request.path);
         Self {
-            names: Names {
-                session: request.session.map(|id| place.session(id)),
-                endpoint: place.endpoint(request.target),
-                anonymous: place.anonymous(),
-                stateless: place.stateless(),
-            },
+            names: Names::of(&place, request.session, request.target),
             shows_mcp: request.session.is_some() || request.meta.protocol_version.is_some(),
             accepts_events: request.method == Method::Get && request.accepts_events,
             resumes: request.resumes,
@@ -70,12 +65,7 @@ impl Exchange {
     pub(super) fn unpaired(place: RequestTarget) -> Self {
         Self {
             method: Method::Other,
-            names: Names {
-                session: None,
-                endpoint: place.endpoint(""),
-                anonymous: place.anonymous(),
-                stateless: place.stateless(),
-            },
+            names: Names::of(&place, None, ""),
             place,
             meta: HttpMeta::default(),
             shows_mcp: false,

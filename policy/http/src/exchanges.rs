@@ -2,6 +2,7 @@
 //! one stream of HTTP/2.
 
 mod answers;
+mod refused;
 mod requests;
 
 use std::collections::VecDeque;
@@ -13,6 +14,8 @@ use super::connection::Connection;
 use super::content::Content;
 use super::exchange::Exchange;
 use super::head::Method;
+
+pub(super) use refused::RefusedRequest;
 
 /// Requests and answers, in order.
 #[derive(Debug, Default)]

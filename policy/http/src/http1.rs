@@ -7,7 +7,7 @@ use mcpwarden_terms::{Direction, GapCause, Timestamp};
 use super::connection::{Connection, Reading};
 use super::content::Content;
 use super::exchange::Exchange;
-use super::exchanges::Exchanges;
+use super::exchanges::{Exchanges, RefusedRequest};
 use super::head::{self, ContentType, Method};
 use super::http2::is_frames;
 use super::reader::{Damage, Framing, Reader, Resumed, Side, Step};
@@ -149,6 +149,47 @@ impl Http1 {
         }
     }
 
+    /// The gate has refused a write of these bytes, which would have come next.
+    pub(super) fn refused(
+        &self,
+        mut bytes: &[u8],
+        time: Timestamp,
+        connection: &Connection,
+        context: &mut Context<'_>,
+    ) {
+        let mut requests = self.requests.clone();
+        let mut request = self.exchanges.request_in_progress(context.limits.frame_bytes, time);
+        loop {
+            let is_over = match requests.step(&mut bytes) {
+                Step::Head(head) => match head::request(&head) {
+                    Ok(head) => {
+                        requests.begin(head.framing);
+                        request =
+                            Some(RefusedRequest::new(head, &connection.peers, context.limits.frame_bytes));
+                        false
+                    }
+                    Err(_) => true,
+                },
+                Step::Body(piece) => {
+                    if let Some(request) = &mut request {
+                        request.push(piece, time, connection, context);
+                    }
+                    false
+                }
+                Step::End => {
+                    request.take().into_iter().for_each(|request| request.end(connection, context));
+                    false
+                }
+                Step::More | Step::Binary | Step::Fault(_) => true,
+            };
+            if is_over {
+                break;
+            }
+        }
+        // The rest of what was refused in part does not come.
+        request.into_iter().for_each(|request| request.end(connection, context));
+    }
+
     fn request(
         &mut self,
         request: head::Request<'_>,
@@ -165,6 +206,7 @@ impl Http1 {
         }
         self.requests.begin(request.framing);
         self.expecting = request.expects;
+        connection.is_neutralized = false;
         self.exchanges.request(request, connection, context);
     }
 

@@ -209,6 +209,19 @@ pub enum HttpOutput<'a> {
         /// What may be told of the request that it is, or answers.
         meta: &'a HttpMeta,
     },
+    /// A message that the gate in the kernel stopped, as the client wrote it; or a batch in which it stopped something.
+    Stopped {
+        /// Of which link.
+        link: ConnectionId,
+        /// On which stream.
+        stream: ConnectionId,
+        /// When its first byte was captured.
+        time: Timestamp,
+        /// As in [`Self::Frame`].
+        bytes: &'a [u8],
+        /// Whether its write was refused; else it was overwritten in part, and its server answers it.
+        is_refused: bool,
+    },
     /// Bytes of a link's messages that were not captured, or were given up.
     Gap {
         /// Of which link.
@@ -357,6 +370,30 @@ impl Http {
         sink: &mut dyn FnMut(HttpOutput<'_>),
     ) {
         self.with(stream, time, sink, |stream, context| stream.push(direction, bytes, time, context));
+    }
+
+    /// The gate has overwritten some of the request in progress, all of which is pushed as the client wrote it.
+    pub fn neutralized(&mut self, stream: ConnectionId) {
+        if let Some(stream) = self.streams.get_mut(&stream) {
+            stream.neutralized();
+        }
+    }
+
+    /// The gate has refused a write of the client with these bytes: the messages that they end or begin are handed on as stopped, and
+    /// the stream is as before. Nothing happens where the link of a message is not known.
+    pub fn refused(
+        &mut self,
+        stream: ConnectionId,
+        bytes: &[u8],
+        time: Timestamp,
+        sink: &mut dyn FnMut(HttpOutput<'_>),
+    ) {
+        self.with(stream, time, sink, |stream, context| stream.refused(bytes, time, context));
+    }
+
+    /// The link that a stream carried something of last.
+    pub fn link_of(&self, stream: ConnectionId) -> Option<ConnectionId> {
+        self.streams.get(&stream).and_then(Stream::last_link)
     }
 
     /// `bytes` of one direction were not captured here, or it is not known how many (0).

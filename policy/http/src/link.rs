@@ -43,6 +43,18 @@ pub(super) struct Names {
     pub(super) stateless: Name,
 }
 
+impl Names {
+    /// Those of a request that is sent to `target` at a place, and names a session or none.
+    pub(super) fn of(place: &RequestTarget, session: Option<&[u8]>, target: &str) -> Self {
+        Self {
+            session: session.map(|id| place.session(id)),
+            endpoint: place.endpoint(target),
+            anonymous: place.anonymous(),
+            stateless: place.stateless(),
+        }
+    }
+}
+
 /// Where a request goes.
 #[derive(Clone, Debug)]
 pub(super) struct RequestTarget {

@@ -87,7 +87,7 @@ pub(super) enum Side {
 }
 
 /// Reads one direction. What it gives does not depend on how the bytes are cut, but behind a gap.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Reader {
     side: Side,
     head_bytes: usize,

@@ -83,6 +83,24 @@ impl Stream {
         }
     }
 
+    /// The gate has overwritten some of the request in progress.
+    pub(super) fn neutralized(&mut self) {
+        self.connection.is_neutralized = true;
+    }
+
+    /// The gate has refused a write of these bytes.
+    pub(super) fn refused(&mut self, bytes: &[u8], time: Timestamp, context: &mut Context<'_>) {
+        // The gate reads no HTTP/2.
+        if let Protocol::Http1(http) = &self.protocol {
+            http.refused(bytes, time, &self.connection, context);
+        }
+    }
+
+    /// The link that it carried something of last.
+    pub(super) fn last_link(&self) -> Option<ConnectionId> {
+        self.connection.links.back().copied()
+    }
+
     /// From here on it speaks HTTP/2.
     fn switch(&mut self, switch: Switch, time: Timestamp, context: &mut Context<'_>) {
         let Switch { asked, answered, upgraded, held, lost } = switch;

@@ -8,6 +8,7 @@ mod links;
 mod loss;
 mod mirrored;
 mod properties;
+mod stopped;
 mod wire;
 
 use std::net::SocketAddr;
@@ -40,6 +41,10 @@ pub(super) enum Step {
     Wait(u64),
     /// The engine says that a link is no MCP.
     Forget(u64),
+    /// The gate has overwritten some of what comes next.
+    Neutralized(u64),
+    /// The gate has refused a write.
+    Refused(u64, Vec<u8>),
 }
 
 pub(super) fn ask(stream: u64, text: impl AsRef<[u8]>) -> Step {
@@ -128,6 +133,8 @@ pub(super) fn run(limits: HttpLimits, steps: &[Step]) -> (Vec<String>, HttpCount
                 now = now.after(Duration::from_secs(*seconds));
                 http.tick(now, &mut sink);
             }
+            Step::Neutralized(stream) => http.neutralized(ConnectionId(*stream)),
+            Step::Refused(stream, bytes) => http.refused(ConnectionId(*stream), bytes, now, &mut sink),
             Step::Forget(link) => {
                 let streams = http.forget(ConnectionId(1 << 63 | link));
                 lines.push(format!("drop {:?}", streams.iter().map(|stream| stream.0).collect::<Vec<_>>()));
@@ -151,6 +158,10 @@ pub(super) fn line(output: HttpOutput<'_>) -> String {
         }
         HttpOutput::Frame { link, direction, bytes, .. } => {
             format!("{} {} {}", number(link), arrow(direction), String::from_utf8_lossy(bytes))
+        }
+        HttpOutput::Stopped { link, bytes, is_refused, .. } => {
+            let how = if is_refused { "refused" } else { "neutralized" };
+            format!("{} {how} {}", number(link), String::from_utf8_lossy(bytes))
         }
         HttpOutput::Gap { link, direction, bytes, cause, .. } => {
             format!("gap {} {} {bytes} {cause:?}", number(link), arrow(direction))

@@ -17,7 +17,6 @@ use super::connection::{Connection, Stage};
 use super::io::Process;
 use super::memory::{Memory, User};
 use super::scope::Scope;
-use crate::event::ServerType;
 use crate::gate::GateCaller;
 use crate::mutes::Mutes;
 use crate::redact::Redactor;
@@ -84,12 +83,6 @@ impl Connections {
     /// Marks what was found about all tools with the mutes that are in force by now.
     pub(super) fn mark_tools(&mut self, mutes: &Mutes) {
         self.all.values_mut().for_each(|connection| connection.mark_tools(mutes));
-    }
-
-    /// Those whose writes the gate can judge: messages in lines, over stdio and over sockets.
-    pub(super) fn in_lines(&self) -> impl Iterator<Item = &Connection> {
-        let is_in_lines = |kind| matches!(kind, ServerType::Stdio | ServerType::Tcp | ServerType::Unix);
-        self.values().filter(move |one| is_in_lines(one.kind()))
     }
 
     /// Whether it is a server that is to be announced when it answers.

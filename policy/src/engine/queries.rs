@@ -58,11 +58,10 @@ impl Engine {
         self.evaluator.waiting(&self.connections)
     }
 
-    /// The connections that the gate can judge: those of servers that are spoken to in lines, over stdio and over sockets, from
-    /// when they are first asked something on.
+    /// The connections that the gate can judge: those of servers, from when they are first asked something on.
     pub fn gated(&self) -> impl Iterator<Item = ConnectionId> {
         let is_gated = |one: &&Connection| matches!(one.stage, Stage::Server) || one.is_pending();
-        let servers = self.connections.in_lines().filter(is_gated).map(|one| one.id);
+        let servers = self.connections.values().filter(is_gated).map(|one| one.id);
         servers.chain(self.connections.refused_ids())
     }
 
@@ -74,7 +73,7 @@ impl Engine {
     /// Those that may soon be: programs of which a name or a declaration says that they are servers.
     pub fn soon_gated(&self) -> impl Iterator<Item = ConnectionId> {
         let is_named = |one: &&Connection| one.is_candidate() && !one.is_pending() && !one.is_unnamed();
-        self.connections.in_lines().filter(is_named).map(|one| one.id)
+        self.connections.values().filter(is_named).map(|one| one.id)
     }
 
     /// What the server of a connection is called, and what else: the rules of each of these names may restrict it.
@@ -103,8 +102,7 @@ impl Engine {
 
     /// On how many connections that the gate can judge calls are made that are meant.
     pub fn connections_of(&self, callee: &Callee) -> usize {
-        let scopes =
-            self.connections.in_lines().filter_map(|one| Some((one, self.connections.scope(one.id)?)));
+        let scopes = self.connections.values().filter_map(|one| Some((one, self.connections.scope(one.id)?)));
         let is_meant = |(one, scope): &(&Connection, Scope)| {
             std::iter::once(&scope.server).chain(one.also()).any(|id| callee.is(id, &scope.session))
         };

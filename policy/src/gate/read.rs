@@ -1,7 +1,7 @@
 //! Bytes through a table, as the kernel half reads them.
 
 use mcpwarden_gate::{
-    BODY, CHUNK_BYTES, CODED, Chunk, Decision, END, Fault, HttpRequests, Marks, NOWHERE, Scan,
+    CHUNK_BYTES, CODED, Chunk, Decision, END, Fault, HttpRequests, Marks, NOWHERE, Scan, Subject, View,
 };
 
 use super::{GateTable, GateVerdict, verdict};
@@ -36,27 +36,10 @@ impl GateReader {
     /// those that pass and are no calls.
     pub fn write(&mut self, table: &GateTable, subject: u32, bytes: &[u8], mut each: impl FnMut(GateSaid)) {
         let view = table.view();
-        let (who, mut marks, mut chunk) = (view.subject(subject), Marks::NONE, Chunk::default());
-        let mut found = |said: Decision| GateSaid::of(said).into_iter().for_each(&mut each);
+        let (who, mut marks) = (view.subject(subject), Marks::NONE);
         self.0.begin(&view, who);
-        let mut place = 0_u32;
-        for bytes in bytes.chunks(CHUNK_BYTES) {
-            chunk.bytes().iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
-            let (mut at, end) = (0, u32::try_from(bytes.len()).unwrap_or(0));
-            chunk.end_at(end);
-            self.0.expect(end);
-            while at < end {
-                let (to, said) = self.0.tokens(&view, who, &mut marks, &chunk, at, place + at);
-                let said = if to == at {
-                    at += 1;
-                    self.0.step(&view, who, &mut marks, chunk.byte(at - 1), place + at - 1)
-                } else {
-                    at = to;
-                    said
-                };
-                found(self.0.resolve(&view, said));
-            }
-            place += end;
+        for (index, bytes) in bytes.chunks(CHUNK_BYTES).enumerate() {
+            piece(&mut self.0, (&view, who), &mut marks, bytes, index * CHUNK_BYTES, &mut each);
         }
     }
 
@@ -68,9 +51,35 @@ impl GateReader {
     }
 }
 
+/// Reads a piece of a write, which is no longer than a chunk and begins at `place` of it.
+fn piece(
+    scan: &mut Scan,
+    (view, who): (&View<'_>, &Subject),
+    marks: &mut Marks,
+    bytes: &[u8],
+    place: usize,
+    each: &mut impl FnMut(GateSaid),
+) {
+    let mut chunk = Chunk::default();
+    chunk.bytes().iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+    let place = u32::try_from(place).unwrap_or(NOWHERE);
+    let (mut at, end) = (0, u32::try_from(bytes.len()).unwrap_or(0));
+    chunk.end_at(end);
+    scan.expect(end);
+    while at < end {
+        let (to, said) = scan.tokens(view, who, marks, &chunk, at, place.wrapping_add(at));
+        let said = if to == at {
+            at += 1;
+            scan.step(view, who, marks, chunk.byte(at - 1), place.wrapping_add(at - 1))
+        } else {
+            at = to;
+            said
+        };
+        GateSaid::of(scan.resolve(view, said)).into_iter().for_each(&mut *each);
+    }
+}
+
 /// What is remembered of one connection over HTTP: the messages lie in the bodies of its requests, each of which has its own.
-///
-/// The kernel half does not read HTTP yet; this shows what it is to make of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GateHttpReader {
     requests: HttpRequests,
@@ -98,18 +107,25 @@ impl GateHttpReader {
         let view = table.view();
         let (who, mut marks, mut unread) = (view.subject(subject), Marks::NONE, None);
         self.messages.begin(&view, who);
-        for (place, byte) in (0_u32..).zip(bytes) {
-            let is = self.requests.step(*byte);
-            if is & BODY != 0 {
-                self.messages.expect(1);
-                let decision = self.messages.step(&view, who, &mut marks, *byte, place);
-                let decision = self.messages.resolve(&view, decision);
-                GateSaid::of(decision).into_iter().for_each(&mut each);
-            }
-            unread = if is & CODED != 0 { Some(GateUnread::Coded) } else { unread };
-            if is & END != 0 && !self.messages.is_between() {
+        self.messages.read_bodies();
+        let (mut place, mut rest) = (0, bytes);
+        while let Some(first) = rest.first() {
+            let ahead = usize::try_from(self.requests.body_ahead(*first)).unwrap_or(usize::MAX);
+            let (body, after) = rest.split_at(ahead.min(CHUNK_BYTES).min(rest.len()));
+            let is_end = if body.is_empty() {
+                let is = self.requests.step(*first);
+                unread = if is & CODED != 0 { Some(GateUnread::Coded) } else { unread };
+                (place, rest) = (place + 1, rest.get(1..).unwrap_or_default());
+                is & END != 0
+            } else {
+                piece(&mut self.messages, (&view, who), &mut marks, body, place, &mut each);
+                (place, rest) = (place + body.len(), after);
+                self.requests.pass_body(body.len() as u64)
+            };
+            if is_end {
                 // A message that its body cuts off is none, and what follows is no part of it.
                 self.messages.reset();
+                marks = Marks::NONE;
             }
         }
         self.requests.fault().map(GateUnread::Fault).or(unread)

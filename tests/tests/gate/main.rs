@@ -10,6 +10,7 @@ mod forms;
 mod framing;
 mod guards;
 mod history;
+mod http;
 mod life;
 mod owner;
 mod persist;

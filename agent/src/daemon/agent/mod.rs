@@ -147,6 +147,7 @@ impl Agent {
             }
             SideRecord::Gate(header, info) => {
                 let (connection, time) = (ConnectionId(header.connection), self.clock.wall(header.time_ns));
+                let connection = self.capture.sockets().link_of(connection).unwrap_or(connection);
                 let decided = self.gate.decided(&header, &info);
                 self.handle(Input::Gate { connection, time, decided });
             }
@@ -318,8 +319,7 @@ impl Agent {
     pub fn renew_gate(&mut self) {
         let (config, clock) = (self.reload.config(), &self.clock);
         let sockets = self.capture.sockets();
-        let key = |id| sockets.key(id);
-        let since = self.gate.renew(config, &mut self.engine, &mut self.kernel, clock, key);
+        let since = self.gate.renew(config, &mut self.engine, &mut self.kernel, clock, sockets);
         if let Some(since) = since {
             self.reporter.metrics.gate(since, self.clock.now());
         }

@@ -52,6 +52,12 @@ pub fn decided(header: &RecordHeader, info: &GateInfo, outcome: Option<&GateOutc
             "missed_write",
             "the kernel did not ask the gate: it skipped the program, or asks about the first of several messages alone",
         ),
+        abi::GATE_BECAUSE_HTTP => {
+            form("unreadable_http", "it is no HTTP/1.1, or can be read as such in more than one way")
+        }
+        abi::GATE_BECAUSE_CODED => {
+            form("coded_body", "the body of its request is in a coding, which the gate does not read")
+        }
         abi::GATE_BECAUSE_FORGOTTEN => {
             form("forgotten_calls", "there is no room to remember the calls that it is to be judged by")
         }

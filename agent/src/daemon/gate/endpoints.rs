@@ -1,4 +1,4 @@
-//! Where servers are that are spoken to in lines over sockets: the first message of a new connection to one of them is judged
+//! Where servers are that are spoken to over sockets: the first message of a new connection to one of them is judged
 //! before the agent has heard of the connection.
 //!
 //! What a connection will be is told by those to the same endpoint: of one kind, it will be of that kind. If their clients
@@ -50,6 +50,8 @@ struct Known {
     bucket: u64,
     /// The user of the client that it was first seen with.
     uid: Option<u32>,
+    /// How it is spoken to: [`abi::GATE_LINES`] or [`abi::GATE_HTTP`].
+    framing: u32,
     /// When the last connection was there.
     seen: Timestamp,
 }
@@ -60,6 +62,7 @@ pub struct Expected {
     kind: u32,
     blocked: Option<(u32, u64)>,
     bucket: u64,
+    framing: u32,
 }
 
 impl Endpoints {
@@ -91,7 +94,7 @@ impl Endpoints {
                 _ => None,
             };
             let kind = known.subject.clone().map_or(NO_SUBJECT, |subject| subjects.number_of(subject));
-            expected.insert(*at, Expected { kind, blocked, bucket: known.bucket });
+            expected.insert(*at, Expected { kind, blocked, bucket: known.bucket, framing: known.framing });
         }
         expected
     }
@@ -111,6 +114,7 @@ impl Endpoints {
             kind: abi::GATE_NOBODY,
             blocked: judged.blocked,
             bucket: judged.caller.bucket(),
+            framing: judged.framing,
         };
         judged.map(|(at, judged)| (at, expected(judged))).collect()
     }
@@ -135,7 +139,8 @@ impl Endpoints {
                 None => {
                     let (server, uid) = (judged.caller.server.clone(), judged.caller.uid);
                     let uid = self.known.get(at).map_or(uid, |known| known.uid);
-                    live.insert(*at, Known { subject, server, bucket, uid, seen: now });
+                    let framing = judged.framing;
+                    live.insert(*at, Known { subject, server, bucket, uid, framing, seen: now });
                 }
             }
         }
@@ -176,9 +181,11 @@ impl Endpoints {
         self.known.retain(|at, _| live.contains(at));
     }
 
-    /// No server in lines is there, after all.
+    /// No server in lines is there, after all. (Over HTTP one can be there beside other things, and what is none of its passes.)
     pub fn forget(&mut self, at: &Endpoint) {
-        self.known.remove(at);
+        if self.known.get(at).is_some_and(|known| known.framing == abi::GATE_LINES) {
+            self.known.remove(at);
+        }
     }
 
     /// How many there was no room for.
@@ -216,7 +223,7 @@ impl Endpoints {
     ) {
         for (at, one) in expected {
             let known = self.written.get(at).copied();
-            let base = GateMember { bucket: one.bucket, ..GateMember::default() };
+            let base = GateMember { bucket: one.bucket, framing: one.framing, ..GateMember::default() };
             let fresh = entry((one.kind, one.blocked), known, base, half);
             if known == Some(fresh) {
                 continue;
@@ -262,7 +269,8 @@ mod tests {
                 server: ServerId((*server).into()),
                 uid: Some(*uid),
             };
-            subjects.members.insert(ConnectionId(*id), Judged { kind, blocked: None, caller });
+            let framing = abi::GATE_LINES;
+            subjects.members.insert(ConnectionId(*id), Judged { kind, blocked: None, caller, framing });
         }
         subjects
     }
@@ -341,7 +349,8 @@ mod tests {
     #[test]
     fn endpoint_entries_are_written_when_they_change() {
         let (mut endpoints, mut table) = (Endpoints::default(), BTreeMap::new());
-        let expected = |kind| BTreeMap::from([(ONE, Expected { kind, blocked: None, bucket: 7 })]);
+        let expected =
+            |kind| BTreeMap::from([(ONE, Expected { kind, blocked: None, bucket: 7, framing: 0 })]);
         for (expected, half, writes, entry) in [
             (expected(3), 0, 1, Some([3, abi::GATE_NOBODY])),
             (expected(3), 0, 0, Some([3, abi::GATE_NOBODY])),
@@ -383,7 +392,8 @@ mod tests {
         let mut endpoints = Endpoints::default();
         for port in 0..u16::try_from(abi::GATE_ENDPOINTS_MOST).unwrap() + 3 {
             let seen = Timestamp(u64::from(port));
-            let known = Known { subject: None, server: ServerId("a".into()), bucket: 0, uid: None, seen };
+            let server = ServerId("a".into());
+            let known = Known { subject: None, server, bucket: 0, uid: None, framing: 0, seen };
             endpoints.known.insert(Endpoint { port, ..ONE }, known);
         }
         endpoints.make_room();

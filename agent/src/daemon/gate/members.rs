@@ -41,7 +41,7 @@ impl Members {
         let mut refused = Refused::default();
         for (id, judged) in members {
             let known = self.known.get(&id.0).copied();
-            let session = sessions.member(&judged.caller, now);
+            let session = GateMember { framing: judged.framing, ..sessions.member(&judged.caller, now) };
             let fresh = entry((judged.kind, judged.blocked), known, session, half);
             if known == Some(fresh) {
                 continue;
@@ -142,7 +142,7 @@ mod tests {
     fn judged(session: &str, kind: u32) -> Judged {
         let caller =
             GateCaller { session: SessionId(session.into()), server: ServerId("files".into()), uid: None };
-        Judged { kind, blocked: None, caller }
+        Judged { kind, blocked: None, caller, framing: abi::GATE_LINES }
     }
 
     fn members(all: &[(u64, u32)]) -> BTreeMap<ConnectionId, Judged> {

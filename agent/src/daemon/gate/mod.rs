@@ -18,6 +18,7 @@ use std::{
 };
 
 use mcpwarden_abi::{self as abi, Endpoint, GateInfo, GateSettings, RecordHeader};
+use mcpwarden_capture::socket::Sockets;
 use mcpwarden_kernel::{GateLeft, Kernel, requirements};
 use mcpwarden_policy::{
     ConnectionId, Engine, ServerId, SessionId, Timestamp,
@@ -73,6 +74,8 @@ pub struct Gate {
     members: Members,
     endpoints: Endpoints,
     sessions: Sessions,
+    /// How often connections came and went by then that carry HTTP.
+    streams: u64,
     /// When full buckets were last looked for.
     swept: Timestamp,
     counters: GateCounters,
@@ -199,7 +202,7 @@ impl Gate {
     /// # Errors
     /// What is too large.
     pub fn check(&mut self, config: &Config, engine: &mut Engine, clock: &Clock) -> Result<(), String> {
-        let subjects = Subjects::of(config, engine, clock, &mut self.members.inherited);
+        let subjects = Subjects::of(config, engine, clock, &mut self.members.inherited, |_| Vec::new());
         let now = clock.now();
         let compile = || {
             let mut compiler = engine.gate_compiler(config)?;
@@ -264,27 +267,29 @@ impl Gate {
         self.touch();
     }
 
-    /// Brings the gate's tables up to the facts of now; `key`: the kernel's key of a connection over a socket. Where a new table is in force for it: when the message was captured
-    /// that made the table before stale, if it was one.
+    /// Brings the gate's tables up to the facts of now. Where a new table is in force for it: when the message was captured that made
+    /// the table before stale, if it was one.
     pub fn renew(
         &mut self,
         config: &Config,
         engine: &mut Engine,
         kernel: &mut Kernel,
         clock: &Clock,
-        key: impl Fn(u64) -> Option<u64>,
+        sockets: &Sockets,
     ) -> Option<Timestamp> {
         let now = clock.now();
         self.sessions.send_turns(|session| engine.gate_turn(session), clock, kernel.gate());
         let is_over = self.until().is_some_and(|until| until <= now);
-        let is_due = std::mem::take(&mut self.is_stale) || is_over;
+        let has_other_streams = std::mem::replace(&mut self.streams, sockets.changes()) != self.streams;
+        let is_due = std::mem::take(&mut self.is_stale) || is_over || has_other_streams;
         if !is_due || !self.is_required(config) || self.unusable.is_some() {
             return None;
         }
-        let mut subjects = Subjects::of(config, engine, clock, &mut self.members.inherited);
+        let streams = |link| sockets.streams(link).collect();
+        let mut subjects = Subjects::of(config, engine, clock, &mut self.members.inherited, streams);
         let is_enforcing = config.enforcement.stdio != StdioEnforcement::Observe;
         let endpoint =
-            |id: ConnectionId| Some(kernel.socket(key(id.0)?, id.0)?.endpoint).filter(is_somewhere);
+            |id: ConnectionId| Some(kernel.socket(sockets.key(id.0)?, id.0)?.endpoint).filter(is_somewhere);
         let mut expected =
             self.endpoints.expect(&mut subjects, &self.blocks, (is_enforcing, clock), endpoint);
         let stale_since = self.stale_since.take();

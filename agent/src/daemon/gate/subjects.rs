@@ -9,6 +9,7 @@ use mcpwarden_policy::{
     config::GuardEntry,
     gate::{GateCaller, GateSubject, MOST_SUBJECTS, NO_SUBJECT},
     guard::Listing,
+    http::LINK,
 };
 
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
 const SOON: usize = 64;
 
 /// A connection that is judged.
+#[derive(Clone)]
 pub struct Judged {
     /// Which kind it is of; [`abi::GATE_NOBODY`]: it is judged only while it is blocked.
     pub kind: u32,
@@ -27,6 +29,20 @@ pub struct Judged {
     pub blocked: Option<(u32, u64)>,
     /// Whose calls its calls are.
     pub caller: GateCaller,
+    /// How its messages are framed: [`abi::GATE_LINES`] or [`abi::GATE_HTTP`].
+    pub framing: u32,
+}
+
+impl Judged {
+    /// What one is that carries these messages and those: of servers that the gate tells apart by their connections, nobody can tell
+    /// which of them a request is sent to.
+    fn or(mut self, other: Self) -> Self {
+        if self.kind != other.kind {
+            self.kind = NO_SUBJECT;
+        }
+        self.blocked = self.blocked.or(other.blocked);
+        self
+    }
 }
 
 /// All connections that are judged, by kind.
@@ -39,12 +55,14 @@ pub struct Subjects {
 
 impl Subjects {
     /// The connections of now. Where nothing is enforced, only those that are blocked by hand are judged. `inherited`: the
-    /// connections that an agent before judged; those that have ended are removed.
+    /// connections that an agent before judged; those that have ended are removed. `streams`: the connections that carry the messages of one
+    /// that speaks HTTP.
     pub fn of(
         config: &Config,
         engine: &mut Engine,
         clock: &Clock,
         inherited: &mut BTreeSet<ConnectionId>,
+        streams: impl Fn(ConnectionId) -> Vec<ConnectionId>,
     ) -> Self {
         let is_enforcing = config.enforcement.stdio != StdioEnforcement::Observe;
         let mut subjects = Self { kinds: Vec::new(), members: BTreeMap::new() };
@@ -60,7 +78,8 @@ impl Subjects {
             let Some(caller) = engine.gate_caller(id) else { continue };
             if engine.is_refused(id) {
                 if is_enforcing {
-                    subjects.members.insert(id, Judged { kind: NO_SUBJECT, blocked: None, caller });
+                    let judged = Judged { kind: NO_SUBJECT, blocked: None, caller, framing: abi::GATE_LINES };
+                    subjects.judge(id, judged, &streams);
                 }
                 continue;
             }
@@ -79,7 +98,7 @@ impl Subjects {
             });
             let kind = if is_enforcing { number_of(kind, &mut subjects.kinds) } else { abi::GATE_NOBODY };
             if is_gated {
-                subjects.members.insert(id, Judged { kind, blocked, caller });
+                subjects.judge(id, Judged { kind, blocked, caller, framing: abi::GATE_LINES }, &streams);
             }
         }
         subjects
@@ -87,6 +106,27 @@ impl Subjects {
 }
 
 impl Subjects {
+    /// Adds a connection, or those that carry its messages.
+    fn judge(
+        &mut self,
+        id: ConnectionId,
+        judged: Judged,
+        streams: impl Fn(ConnectionId) -> Vec<ConnectionId>,
+    ) {
+        if id.0 & LINK == 0 {
+            self.members.insert(id, judged);
+            return;
+        }
+        for stream in streams(id) {
+            let judged = Judged { framing: abi::GATE_HTTP, ..judged.clone() };
+            let judged = match self.members.remove(&stream) {
+                Some(other) => other.or(judged),
+                None => judged,
+            };
+            self.members.insert(stream, judged);
+        }
+    }
+
     /// The number of a kind, which is added where it is not there; [`NO_SUBJECT`] where there is no capacity.
     pub fn number_of(&mut self, kind: GateSubject) -> u32 {
         number_of(kind, &mut self.kinds)

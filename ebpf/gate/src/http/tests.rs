@@ -227,6 +227,32 @@ fn bodies_lie_where_both_ends_find_them() {
     }
 }
 
+/// Bodies are passed over as the kernel does that, in pieces of any length: what is read is the same as by steps.
+#[test]
+fn bodies_are_passed_over_as_by_steps() {
+    for (name, stream, ..) in cases() {
+        let bytes = stream.as_bytes();
+        for most in [1, 2, 3, 7, 240] {
+            let (mut reader, mut by_steps, mut at) = (HttpRequests::default(), HttpRequests::default(), 0);
+            while at < bytes.len() {
+                let ahead = reader.body_ahead(bytes[at]);
+                let count = usize::try_from(ahead).unwrap().min(most).min(bytes.len() - at);
+                let (is_end, count) = match count {
+                    0 => (reader.step(bytes[at]) & END != 0, 1),
+                    count => (reader.pass_body(count as u64), count),
+                };
+                let said: Vec<u8> = bytes[at..at + count].iter().map(|byte| by_steps.step(*byte)).collect();
+                assert_eq!(said.last().unwrap() & END != 0, is_end, "{name} at {at}, {most} at once");
+                if ahead > 0 {
+                    assert!(said.iter().all(|is| is & !END == BODY), "{name} at {at}, {most} at once");
+                }
+                assert_eq!(reader, by_steps, "{name} at {at}, {most} at once");
+                at += count;
+            }
+        }
+    }
+}
+
 /// Wherever a stream breaks off, the requests before are as they are in the whole, and nothing of one that has not ended counts.
 #[test]
 fn streams_that_break_off_end_no_request() {

@@ -52,6 +52,13 @@ fn denied_call_in_a_body_is_found_in_any_framing() {
             &["z", "z"],
             None,
         ),
+        ("in lines", post("", &denied.replace(',', "\n,\r\n")), &["z"], None),
+        (
+            "with a line separator in it",
+            post("", &denied.replace("\"id\"", "\"\u{2028}{[\":\"\u{2029}{\",\"id\"")),
+            &["z"],
+            None,
+        ),
         ("a name in the head alone", post("Mcp-Name: delete_z\r\n", &passed), &[], None),
         ("a message in a header", post(&format!("X: {denied}\r\n"), &passed), &[], None),
         ("a message in a target", format!("GET /{denied} HTTP/1.1\r\n\r\n"), &[], None),
