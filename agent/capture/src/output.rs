@@ -43,6 +43,8 @@ pub enum KernelAction {
     Lift(u64),
     /// A server is there, or (`false`) it is not: as long as it is, what connects there is captured from the first byte on.
     Found(Endpoint, bool),
+    /// It is over: what the gate remembers of the connection with this number is of no use.
+    Ended(u64),
     /// It is none, or there is no capacity: capture no more of it.
     Drop {
         /// Its key.

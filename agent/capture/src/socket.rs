@@ -288,6 +288,7 @@ impl Sockets {
             hand_on(output, time, open, confirmed, lifted, sink);
         });
         self.lifted.remove(id);
+        sink(Output::Kernel(KernelAction::Ended(id)));
         if self.framings.remove(&id) == Some(Framing::Lines) {
             sink(Input::Closed { connection: ConnectionId(id), time }.into());
         }

@@ -145,6 +145,13 @@ impl Gate {
         let _ = self.gated.remove(&connection);
     }
 
+    /// A connection over a socket is over. It may have been judged by where it led alone, and be known to nobody else.
+    pub fn end(&mut self, connection: u64) {
+        if self.is_attached {
+            let _ = self.gated.remove(&connection);
+        }
+    }
+
     /// Says what a session's turn is. What finds no room is not said.
     pub fn set_turn(&mut self, session: u32, turn: Turn) {
         let _ = self.turns.insert(session, turn, 0);

@@ -1,10 +1,10 @@
-use mcpwarden_abi::{self as abi, RecordHeader, UNIX, record::bytes_of};
+use mcpwarden_abi::{self as abi, GateInfo, RecordHeader, UNIX, record::bytes_of};
 
 use super::*;
-use crate::{Capture, CaptureLimits, tests::Nothing, time::BootTime};
+use crate::{Capture, CaptureLimits, SideRecord, tests::Nothing, time::BootTime};
 
 /// What happens to a connection.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     /// The client writes.
     Asks(&'static str),
@@ -12,6 +12,10 @@ enum Step {
     Reads(&'static str),
     /// Bytes of its writes are missing.
     Misses(u32),
+    /// The gate overwrites a byte that is to come, so far behind what came: this one.
+    Overwrites(u64, u8),
+    /// The gate refuses a write of these.
+    Refuses(&'static str),
     /// The policy core finds no MCP, or some.
     Drops,
     Confirms,
@@ -32,14 +36,23 @@ fn outputs_of(
     steps: &[Step],
 ) -> Vec<String> {
     let mut capture = Capture::new(CaptureLimits::default(), &Nothing);
-    let (clock, now, mut found) = (BootTime::default(), Timestamp(1), Vec::new());
+    let (clock, now, mut found, mut ended) = (BootTime::default(), Timestamp(1), Vec::new(), 0);
     let mut sink = |output: Output<'_>| {
+        if let Output::Kernel(KernelAction::Ended(number)) = output {
+            assert_eq!(number, id);
+            ended += 1;
+            return;
+        }
         found.push(match output {
             Output::Input(Input::Reached(reached)) => format!("{:?} {}", reached.kind, reached.address),
             Output::Input(Input::Frame { direction, bytes, http, .. }) => {
                 let how = if http.is_some() { "http " } else { "" };
                 let who = if direction == Direction::ClientToServer { "client" } else { "server" };
                 format!("{how}{who} {}", String::from_utf8_lossy(bytes))
+            }
+            Output::Input(Input::Stopped { bytes, is_refused, .. }) => {
+                let how = if is_refused { "refused" } else { "neutralized" };
+                format!("{how} {}", String::from_utf8_lossy(bytes))
             }
             Output::Input(Input::Gap { bytes, cause, .. }) => format!("gap {bytes} {cause:?}"),
             Output::Input(Input::Junk { bytes, .. }) => format!("junk {bytes}"),
@@ -50,6 +63,7 @@ fn outputs_of(
             }
             Output::Kernel(KernelAction::Lift(key)) => format!("lift {key}"),
             Output::Kernel(KernelAction::Found(..)) => "found".to_owned(),
+            Output::Record(SideRecord::Gate(..)) => "record".to_owned(),
             _ => "other".to_owned(),
         });
     };
@@ -67,10 +81,31 @@ fn outputs_of(
     capture.open_socket(id, connected, &clock, now, &mut sink);
     let mut offsets = [0, 0];
     for step in steps {
+        let about =
+            RecordHeader { direction: abi::CLIENT_TO_SERVER, connection: id, ..RecordHeader::default() };
+        let gate = |offset, info: GateInfo| {
+            let length = size_of::<GateInfo>() as u32;
+            let header = RecordHeader { kind: abi::RECORD_GATE, offset, length, ..about };
+            [bytes_of(&header), bytes_of(&info)].concat()
+        };
         let (direction, text, missing) = match *step {
             Step::Asks(text) => (abi::CLIENT_TO_SERVER, text, 0),
             Step::Reads(text) => (abi::SERVER_TO_CLIENT, text, 0),
             Step::Misses(bytes) => (abi::CLIENT_TO_SERVER, "", bytes),
+            Step::Overwrites(behind, original) => {
+                let info = GateInfo { action: abi::GATE_NEUTRALIZED, original, ..GateInfo::default() };
+                capture.record(&gate(offsets[0] + behind, info), &clock, now, &mut sink);
+                continue;
+            }
+            Step::Refuses(text) => {
+                let length = text.len() as u32;
+                let header = RecordHeader { kind: abi::RECORD_REFUSED, length, ..about };
+                let record = [bytes_of(&header), text.as_bytes()].concat();
+                capture.record(&record, &clock, now, &mut sink);
+                let info = GateInfo { action: abi::GATE_REFUSED, ..GateInfo::default() };
+                capture.record(&gate(offsets[0], info), &clock, now, &mut sink);
+                continue;
+            }
             Step::Drops => {
                 capture.sockets().drop_link(ConnectionId(id), &mut sink);
                 continue;
@@ -97,6 +132,8 @@ fn outputs_of(
         offsets[usize::from(direction)] += u64::from(missing) + text.len() as u64;
         capture.record(&[bytes_of(&header), text.as_bytes()].concat(), &clock, now, &mut sink);
     }
+    let ends = steps.iter().filter(|step| matches!(step, Step::Ends)).count();
+    assert_eq!(ended, ends, "what the gate remembers of it is forgotten when it ends: {steps:?}");
     found
 }
 
@@ -170,6 +207,46 @@ fn framing_is_what_the_first_bytes_say() {
     for (name, is_unix, is_in_lines, steps, expected) in cases {
         let (id, address) = if is_unix { (SOCKET | UNIX | 1, &unix) } else { (SOCKET | 1, &tcp) };
         assert_eq!(outputs(id, address, is_in_lines, steps), expected, "{name}");
+    }
+}
+
+/// Requests that the gate stopped, as their client wrote them; those around them are none of these.
+#[test]
+fn stopped_requests_are_handed_on_as_written() {
+    use Step::{Asks, Overwrites, Refuses};
+    const HEAD: &str = "POST / HTTP/1.1\r\nContent-Length: 54\r\n\r\n";
+    const ADD: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":[\"add\"]}";
+    const STOPPED: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":[\"ad\u{7f}\"]}";
+    assert!(HEAD.contains(&ADD.len().to_string()) && ADD.len() == STOPPED.len());
+    let at = STOPPED.find('\u{7f}').unwrap() as u64;
+    let address = ServerAddress::Internet("127.0.0.1:7000".parse().unwrap());
+    let [sent, neutralized, refused] =
+        ["http client ", "neutralized ", "refused "].map(|how| format!("{how}{ADD}"));
+    let cases: [(&str, &[Step], Vec<&String>); 6] = [
+        ("neutralized", &[Asks(HEAD), Overwrites(at, b'd'), Asks(STOPPED)], vec![&neutralized]),
+        (
+            "neutralized, in pieces",
+            &[Asks(HEAD), Overwrites(at, b'd'), Asks(STOPPED.split_at(50).0), Asks(STOPPED.split_at(50).1)],
+            vec![&neutralized],
+        ),
+        (
+            "and the next is not",
+            &[Asks(HEAD), Overwrites(at, b'd'), Asks(STOPPED), Asks(HEAD), Asks(ADD)],
+            vec![&neutralized, &sent],
+        ),
+        ("refused behind its head", &[Asks(HEAD), Refuses(ADD)], vec![&refused]),
+        ("and written again as another", &[Asks(HEAD), Refuses(ADD), Asks(ADD)], vec![&refused, &sent]),
+        (
+            "refused where it could not be overwritten",
+            &[Asks(HEAD), Overwrites(at, b'd'), Refuses(STOPPED), Asks(ADD)],
+            vec![&refused, &sent],
+        ),
+    ];
+    for (name, steps, expected) in cases {
+        let steps = [&[Asks(HEAD), Asks(ADD)], steps].concat();
+        let found = outputs(SOCKET | 1, &address, false, &steps);
+        let messages: Vec<&String> = found[2..].iter().filter(|found| *found != "record").collect();
+        assert_eq!(messages, expected, "{name}: {found:?}");
     }
 }
 

@@ -232,6 +232,7 @@ impl Agent {
             match action {
                 KernelAction::Lift(key) => self.kernel.lift_socket(key),
                 KernelAction::Found(endpoint, is_server) => self.kernel.found(&endpoint, is_server),
+                KernelAction::Ended(number) => self.kernel.gate().end(number),
                 KernelAction::Drop { key, number } => {
                     self.kernel.remove_socket(key, number);
                     self.with_capture(|capture, clock, now, sink| capture.close(number, clock, now, sink));
