@@ -152,7 +152,7 @@ pub struct GateTexts {
 pub const GATE_OUTCOMES: usize = 4_096;
 
 /// Size of what the kernel half knows of a connection that is judged; of 8 bytes each.
-pub const GATED_WORDS: usize = 221;
+pub const GATED_WORDS: usize = 222;
 
 /// The write was let through, though nobody can tell what it asks for.
 pub const GATE_PASSED: u8 = 0;

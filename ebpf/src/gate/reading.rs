@@ -30,7 +30,7 @@ impl Reading {
         (self.address, self.left) = if source.buffers == 0 { (source.address, length) } else { (0, 0) };
         self.index = 0;
         (self.name_at, self.method_at) = (0, 0);
-        (self.position, self.limit) = (0, limit);
+        (self.position, self.buffer_position, self.limit) = (0, 0, limit);
         self.marks = Marks::NONE;
         (self.at, self.end) = (0, 0);
         (self.complete, self.because) = (0, GATE_BECAUSE_LONG as u32);
@@ -273,6 +273,7 @@ fn fill(reading: &mut Reading) -> i64 {
         };
         reading.index += 1;
         (reading.address, reading.left) = (address, length);
+        reading.buffer_position = reading.position;
         return 0;
     }
     let ahead = (reading.limit - reading.position) as u64;

@@ -67,12 +67,14 @@ pub extern "C" fn plan_rewrite(number: ConnectionId, index: u64) -> i32 {
     let Some(texts) = TEXTS.get_ptr(half) else { return 0 };
     // SAFETY: a live map value, which this write has claimed.
     let (reading, rewriting) = unsafe { (&mut (*gated).reading, &mut (*gated).rewriting) };
-    // Of several buffers it is not known which one a byte lies in.
-    if reading.source.buffers > 1 {
+    let Overwrite { address, why, position } =
+        reading.overwrite[at_most(index, OVERWRITES as u64 - 1) as usize];
+    // Of several buffers it is known where the last one lies.
+    if position < reading.buffer_position {
         return 0;
     }
-    let (begin, end) = (reading.address - reading.position as u64, reading.address);
-    let Overwrite { address, why, .. } = reading.overwrite[at_most(index, OVERWRITES as u64 - 1) as usize];
+    let end = reading.address;
+    let begin = end - (reading.position - reading.buffer_position) as u64;
     let before = at_most(address - begin, (NAME_BEFORE + KEY_BYTES) as u64);
     if !read_bytes(reading.chunk.bytes(), before + 1, address - before) {
         return 0;

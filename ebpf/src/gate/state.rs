@@ -131,6 +131,8 @@ pub struct Reading {
     pub method_at: User,
     /// The position of the first byte of `chunk` in the write: how many were read, once all were.
     pub position: u32,
+    /// The same of the buffer at hand: its first byte.
+    pub buffer_position: u32,
     /// No more than so many bytes are read.
     pub limit: u32,
     pub marks: Marks,
