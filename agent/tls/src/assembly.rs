@@ -1,12 +1,16 @@
 //! Functions written in assembly language, by their bytes: the same ones whatever compiled the rest of the program.
 
+use std::collections::BTreeMap;
+
 use memchr::memmem::Finder;
 
 use crate::{
     bounds::{MAX_ANCHORS, MAX_NAME_BYTES},
     elf::Elf,
     error::Result,
+    facts::Library,
     image::Image,
+    marks::Marks,
     signatures::AssemblySignature,
 };
 
@@ -58,4 +62,35 @@ pub(crate) fn matches(
         }
     }
     Ok(found)
+}
+
+/// Whose each place is: signatures, libraries, and places of both. Some functions are the same in two libraries, and a program can have
+/// both of them. A linker lays the functions of one library beside each other: such a place belongs to the library whose own function is
+/// nearest.
+pub(crate) fn attributed<'a>(
+    signatures: &'a [AssemblySignature],
+    found: &[Vec<u64>],
+    marks: &Marks,
+) -> Vec<(&'a AssemblySignature, Library, Vec<u64>)> {
+    let own: Vec<(Library, u64)> = signatures
+        .iter()
+        .zip(found)
+        .filter(|(signature, _)| signature.library != Library::Rustls)
+        .flat_map(|(signature, places)| places.iter().map(|place| (signature.library, *place)))
+        .collect();
+    let mut all = Vec::new();
+    for (signature, places) in signatures.iter().zip(found) {
+        let mut by_library: BTreeMap<Library, Vec<u64>> = BTreeMap::new();
+        for place in places {
+            let nearest =
+                || own.iter().min_by_key(|(_, other)| other.abs_diff(*place)).map(|(library, _)| *library);
+            let library = match marks.provider(signature.library) {
+                Library::Rustls => nearest().unwrap_or(Library::Rustls),
+                known => known,
+            };
+            by_library.entry(library).or_default().push(*place);
+        }
+        all.extend(by_library.into_iter().map(|(library, places)| (signature, library, places)));
+    }
+    all
 }

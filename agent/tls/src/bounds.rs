@@ -43,6 +43,11 @@ pub const MAX_REFERENCES: usize = 4096;
 /// Occurrences of the anchor of one signature. More say that it is no anchor in this file.
 pub const MAX_ANCHORS: usize = 1024;
 
+/// Places that calls lead to, near the instructions whose functions are looked for.
+pub const MAX_CALLED: usize = 65_536;
+/// Beginnings of functions that are tried for one instruction.
+pub const MAX_STARTS: usize = 8;
+
 /// Bytes of a function that are decoded.
 pub const MAX_FUNCTION_BYTES: u64 = 32 * 1024;
 /// Bytes of a function's beginning within which the probed instruction lies.

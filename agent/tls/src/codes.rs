@@ -15,8 +15,9 @@ use crate::{
     x86::{Kind, Registers},
 };
 
-/// Number of the register that has the reason: the third argument of `ERR_put_error`.
+/// Numbers of the registers that have the reason and the path: the third and fourth argument of `ERR_put_error`.
 const REASON: u8 = 2;
+const PATH: u8 = 1;
 
 /// A function that reports errors.
 struct Reporter {
@@ -86,28 +87,17 @@ fn reporters<'a>(
     if targets.is_empty() {
         return Ok(found);
     }
-    // References are in order: those of one function follow each other.
-    let mut current: Option<(&str, Extent, Vec<u64>)> = None;
-    let mut finish = |current: Option<(&'a str, Extent, Vec<u64>)>| {
-        if let Some((file, extent, places)) = current {
-            found.entry(file).or_default().push(report(extent, &places));
-        }
-    };
-    for reference in search::references(image, elf, &targets)? {
-        let Some(file) = of.get(reference.target).copied() else { continue };
-        if let Some((known, extent, places)) = &mut current
-            && *known == file
-            && (extent.offset..extent.offset.saturating_add(extent.code.len() as u64))
-                .contains(&reference.offset)
-        {
-            places.push(reference.offset);
-            continue;
-        }
-        finish(current.take());
-        current = extent::around(image, elf, reference.offset)?
-            .map(|extent| (file, extent, vec![reference.offset]));
+    let references = search::references(image, elf, &targets)?;
+    let places: Vec<u64> = references.iter().map(|reference| reference.offset).collect();
+    let mut functions: BTreeMap<(&str, u64), (Extent, Vec<u64>)> = BTreeMap::new();
+    for (reference, extent) in references.iter().zip(extent::around(image, elf, &places)?) {
+        let (Some(file), Some(extent)) = (of.get(reference.target).copied(), extent) else { continue };
+        let entry = functions.entry((file, extent.offset)).or_insert_with(|| (extent, Vec::new()));
+        entry.1.push(reference.offset);
     }
-    finish(current.take());
+    for ((file, _), (extent, places)) in functions {
+        found.entry(file).or_default().push(report(extent, &places));
+    }
     Ok(found)
 }
 
@@ -120,14 +110,18 @@ fn report(extent: Extent, places: &[u64]) -> Reporter {
     // Where jumps go, and the number that was in the register then: compilers share the call, and what is the same before it.
     let mut jumps: Vec<(u64, u32)> = Vec::new();
     let mut shared: Vec<(u64, u64)> = Vec::new();
-    let mut is_pending = false;
+    let (mut is_pending, mut pushed) = (false, None);
     let mut walk = Walk::new(&extent.code);
     while let Some((at, _, instruction)) = walk.step() {
         let end = at + usize::from(instruction.length);
         let bytes = extent.offset + at as u64..extent.offset + end as u64;
-        is_pending |= places.iter().any(|place| bytes.contains(place));
+        // Elsewhere a path is an argument of something else, such as of a failed assertion.
+        is_pending |= matches!(instruction.kind, Kind::Lea(PATH, _) | Kind::Constant(PATH, _))
+            && places.iter().any(|place| bytes.contains(place));
         match instruction.kind {
             Kind::Constant(REASON, number) => reason = Some(number),
+            // Where code is to be small, so is a constant: push, pop.
+            Kind::Pop(REASON) => reason = pushed,
             Kind::Call(distance) => {
                 calls.insert(extent.target(end, distance));
                 if is_pending {
@@ -157,6 +151,10 @@ fn report(extent: Extent, places: &[u64]) -> Reporter {
             }
             _ => {}
         }
+        pushed = match instruction.kind {
+            Kind::PushConstant(number) => u32::try_from(number).ok(),
+            _ => None,
+        };
     }
     for (from, to) in shared {
         let there: Vec<u32> = jumps

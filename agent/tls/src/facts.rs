@@ -136,6 +136,12 @@ pub enum Value {
     Buffer,
     /// Bytes of the buffer, or of the input.
     Length,
+    /// The same, as a number of blocks of 16 bytes.
+    Blocks,
+    /// Address of more input, which is encrypted behind the other.
+    Extra,
+    /// Bytes of that.
+    ExtraLength,
     /// Address of a number: how many bytes were written or read, if the call succeeded.
     Done,
     /// Address of what is encrypted or decrypted.
@@ -161,13 +167,14 @@ pub enum Returned {
     Nothing,
 }
 
-/// Where an argument is while the probed instruction has not run.
+/// Where an argument is when the function is entered, and still is at the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Location {
     /// A register, by its name in `struct pt_regs` (x86-64) or `struct user_pt_regs`.
     Register(Register),
-    /// On the stack: so many bytes above the stack pointer.
+    /// On the stack: so many bytes above the stack pointer as it is at the first instruction. At the probe it is lower by
+    /// [`Probe::stack`].
     Stack(u16),
 }
 

@@ -375,8 +375,14 @@ impl Search<'_, '_> {
         }
         let signatures = self.signatures;
         let found = assembly::matches(self.image, self.elf, &signatures.assembly)?;
-        for (signature, places) in signatures.assembly.iter().zip(found) {
-            let library = marks.provider(signature.library);
+        for (signature, library, places) in assembly::attributed(&signatures.assembly, &found, marks) {
+            // Whole records are seen where these functions are called from.
+            let is_covered = |stack: &Stack| {
+                stack.is_whole() && stack.functions.iter().any(|function| function.way == Way::ErrorCodes)
+            };
+            if self.stacks.get(&library).is_some_and(is_covered) {
+                continue;
+            }
             if places.len() > MAX_SAME_NAME {
                 self.miss(library, marks.version(library), Why::Ambiguous(signature.name.clone()));
                 continue;
@@ -448,12 +454,12 @@ fn arguments(known: &Known<'_>, machine: Machine) -> Vec<Argument> {
             Machine::X86_64 => registers(known.convention).get(at).map(|(register, _)| *register),
             Machine::Aarch64 => ARM_REGISTERS.get(at).copied(),
         };
+        // The first on the stack is right above the return address.
+        let on_stack = |at: usize| Some(Location::Stack(8 + 8 * u16::try_from(at).ok()?));
         let at = match register {
             Some(register) => Location::Register(register),
-            None if known.convention == Convention::GoOnStack => {
-                Location::Stack(8 + 8 * u16::try_from(at).ok()?)
-            }
-            // The seventh and later ones of C: none of them is of use so far.
+            None if known.convention == Convention::GoOnStack => on_stack(at)?,
+            None if machine == Machine::X86_64 => on_stack(at.checked_sub(C_REGISTERS.len())?)?,
             None => return None,
         };
         (*value != Value::Ignored).then_some(Argument { value: *value, at })

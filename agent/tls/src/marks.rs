@@ -65,7 +65,11 @@ pub(crate) fn read(image: &mut Image<'_>, elf: &Elf, signatures: &Signatures) ->
                     image.up_to("a text", place.saturating_add(text.len() as u64), MAX_VERSION_BYTES)?;
                 if let Some(version) = version(text, &behind) {
                     is_there = true;
-                    marks.versions.entry(marker.library).or_insert(version);
+                    // Prose about a version names fewer numbers than the version itself.
+                    let known = marks.versions.entry(marker.library).or_default();
+                    if version.split('.').count() > known.split('.').count() || known.is_empty() {
+                        *known = version;
+                    }
                 }
             }
         }

@@ -26,14 +26,9 @@ pub(crate) fn referring(image: &mut Image<'_>, elf: &Elf, texts: &[u64]) -> Resu
     if targets.is_empty() {
         return Ok(Some(Vec::new()));
     }
-    let mut found = BTreeMap::new();
-    for reference in search::references(image, elf, &targets)? {
-        if let Some(extent) = extent::around(image, elf, reference.offset)? {
-            found.insert(extent.offset, extent);
-        }
-        if found.len() > MAX_SAME_NAME {
-            return Ok(None);
-        }
-    }
-    Ok(Some(found.into_values().collect()))
+    let references = search::references(image, elf, &targets)?;
+    let places: Vec<u64> = references.into_iter().map(|reference| reference.offset).collect();
+    let extents = extent::around(image, elf, &places)?.into_iter().flatten();
+    let found: BTreeMap<u64, Extent> = extents.map(|extent| (extent.offset, extent)).collect();
+    Ok((found.len() <= MAX_SAME_NAME).then(|| found.into_values().collect()))
 }

@@ -50,7 +50,7 @@ pub(crate) fn probe(code: &[u8], start: u64, keep: Registers, convention: Conven
         }
         let is_in_order = matches!(
             instruction.kind,
-            Kind::Push | Kind::Nop | Kind::Other | Kind::Lea(..) | Kind::Constant(..)
+            Kind::Push | Kind::PushConstant(_) | Kind::Nop | Kind::Other | Kind::Lea(..) | Kind::Constant(..)
         );
         if !is_in_order || instruction.writes.is_none_or(|writes| writes.meets(keep)) {
             break;

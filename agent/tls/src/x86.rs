@@ -60,6 +60,10 @@ pub enum Kind {
     Lea(u8, i32),
     /// A constant into this register, of 32 bits.
     Constant(u8, u32),
+    /// `push` of a constant.
+    PushConstant(i32),
+    /// `pop` into this register.
+    Pop(u8),
     /// Anything else.
     Other,
 }
@@ -294,15 +298,14 @@ fn one_byte(at: &mut Cursor<'_>, prefixes: Prefixes, opcode: u8) -> Option<Instr
             instruction(if is_plain { Kind::Push } else { Kind::Other }, Some(Registers::NONE), Some(8))
         }
         0x58..=0x5f => instruction(
-            Kind::Other,
+            Kind::Pop(low),
             Some(Registers(Registers::one(low).0 & !Registers::one(RSP).0)),
             (low != RSP).then_some(-8),
         ),
         0x63 => modrm(at, prefixes).and_then(|operands| writing(Registers::one(operands.reg))),
-        0x68 => {
-            at.skip(full(prefixes)).and_then(|()| instruction(Kind::Other, Some(Registers::NONE), Some(8)))
-        }
-        0x6a => at.skip(1).and_then(|()| instruction(Kind::Other, Some(Registers::NONE), Some(8))),
+        0x68 if full(prefixes) == 2 => at.skip(2).and_then(|()| opaque()),
+        0x68 => instruction(Kind::PushConstant(at.i32()?), Some(Registers::NONE), Some(8)),
+        0x6a => instruction(Kind::PushConstant(at.i8()?), Some(Registers::NONE), Some(8)),
         0x69 => {
             let operands = modrm(at, prefixes)?;
             at.skip(full(prefixes))?;
@@ -735,6 +738,9 @@ mod tests {
             ("48 c7 c2 e2 00 00 00", Kind::Constant(2, 226)),
             ("ff d0", Kind::Indirect),
             ("ff 60 08", Kind::Indirect),
+            ("6a 1e", Kind::PushConstant(0x1e)),
+            ("5a", Kind::Pop(2)),
+            ("41 58", Kind::Pop(8)),
             ("c3", Kind::Return),
             ("cc", Kind::Breakpoint),
         ];
