@@ -66,7 +66,7 @@ pub const MAX_GO_NAMES_BYTES: u64 = 512 << 20;
 
 /// Problems of one file that are reported.
 pub const MAX_PROBLEMS: usize = 16;
-/// Builds that a cache remembers; beyond, the one that was used longest ago is given up.
+/// Files that a cache remembers; beyond, the one that was used longest ago is given up.
 pub const MAX_CACHED: usize = 512;
 /// Bytes of the file of a cache.
 pub const MAX_CACHE_BYTES: u64 = 8 << 20;

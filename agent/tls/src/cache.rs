@@ -1,12 +1,17 @@
-//! What was found, by build id: a search takes up to seconds, and the same build is started again and again.
+//! What was found, by file: a search takes up to a second, and the same file is started again and again.
+//!
+//! The build id alone is no key: whoever writes a program gives it any, and one with the id of another program, searched first, would hide
+//! the TLS of that one. A [`FileId`] cannot be forged: nobody but the kernel sets the time of the last change.
 //!
 //! The file is JSON, replaced as a whole. One that cannot be read is begun anew, and that is reported once; one of another version of the
 //! signatures is begun anew without a word.
 
 use std::{
     collections::BTreeMap,
+    fmt,
     fs::{self, File},
     io::{self, Read as _, Write as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -17,7 +22,40 @@ use crate::{
     facts::Located,
 };
 
-/// Results by build id.
+/// Which file: its device and inode, its length, and when it was last changed in any way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+    length: u64,
+    changed: (i64, i64),
+}
+
+impl FileId {
+    /// Of an open file.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            length: metadata.len(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+}
+
+/// As in the file of a cache.
+impl fmt::Display for FileId {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, inode, length, changed: (seconds, nanoseconds) } = self;
+        write!(to, "{device:x}:{inode}:{length}:{seconds}.{nanoseconds:09}")
+    }
+}
+
+/// Results by file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     version: String,
@@ -97,19 +135,18 @@ impl Cache {
         }
     }
 
-    /// What was found in this build.
-    pub fn get(&mut self, build_id: &str) -> Option<&Located> {
-        let entry = self.entries.get_mut(build_id)?;
+    /// What was found in this file.
+    pub fn get(&mut self, file: FileId) -> Option<&Located> {
+        let entry = self.entries.get_mut(&file.to_string())?;
         self.uses = self.uses.saturating_add(1);
         entry.used = self.uses;
         Some(&entry.located)
     }
 
-    /// Remembers a result; not of a file without build id, which nothing could be looked up by.
-    pub fn insert(&mut self, located: Located) {
-        let Some(build_id) = located.build_id.clone() else { return };
+    /// Remembers a result. `file` was asked for before the search began: a file that was changed meanwhile has another id then.
+    pub fn insert(&mut self, file: FileId, located: Located) {
         self.uses = self.uses.saturating_add(1);
-        self.entries.insert(build_id, Entry { used: self.uses, located });
+        self.entries.insert(file.to_string(), Entry { used: self.uses, located });
         self.evict();
     }
 

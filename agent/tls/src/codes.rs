@@ -23,7 +23,7 @@ const PATH: u8 = 1;
 struct Reporter {
     extent: Extent,
     reasons: BTreeSet<u32>,
-    /// Where it calls and jumps to.
+    /// Where it calls and jumps to, outside of itself.
     calls: BTreeSet<u64>,
 }
 
@@ -63,10 +63,15 @@ fn fitting<'a>(
     let is_called = |(_, other): &&(usize, &CodeSignature)| {
         other.name == *called && other.file == signature.file && other.calls.is_none()
     };
-    let Some((_, called)) = all.iter().find(is_called) else { return Vec::new() };
-    let targets: Vec<u64> =
-        fitting(called, reporters, &[]).into_iter().map(|reporter| reporter.extent.address).collect();
-    fit.filter(|reporter| targets.iter().any(|target| reporter.calls.contains(target))).collect()
+    let called = all.iter().filter(is_called).flat_map(|(_, called)| fitting(called, reporters, &[]));
+    let targets: BTreeSet<u64> = called.map(|reporter| reporter.extent.address).collect();
+    let fit: Vec<&Reporter> = fit.filter(|reporter| !reporter.calls.is_disjoint(&targets)).collect();
+    // Of several the one that does all that the others do, and more: SSL_read is SSL_peek, and takes away what was read.
+    let is_most = |one: &&&Reporter| fit.iter().all(|other| one.calls.is_superset(&other.calls));
+    match fit.iter().find(is_most) {
+        Some(most) => vec![*most],
+        None => fit,
+    }
 }
 
 /// All functions that report errors of these files, by file.
@@ -168,5 +173,7 @@ fn report(extent: Extent, places: &[u64]) -> Reporter {
         }
         reasons.extend(there);
     }
+    let (begin, end) = (extent.address, extent.address.saturating_add(extent.code.len() as u64));
+    calls.retain(|target| !(begin..end).contains(target));
     Reporter { extent, reasons, calls }
 }

@@ -44,7 +44,7 @@ mod x86;
 #[cfg(test)]
 mod tests;
 
-pub use cache::{Cache, CacheError};
+pub use cache::{Cache, CacheError, FileId};
 pub use error::LocateError;
 pub use facts::{
     Argument, Function, Library, Located, Location, Machine, Probe, Register, Returned, Role, Stack, Step,

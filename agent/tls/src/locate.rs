@@ -204,6 +204,11 @@ impl Search<'_, '_> {
             found.entry(marks.flavour(signature.library)).or_default().push(function);
         }
         for (library, functions) in found {
+            // OpenSSL's interface on top of GnuTLS, in whose library the plaintext is seen.
+            let is_other = |name: &String| name.starts_with("libgnutls.so");
+            if library == Library::OpenSsl && self.elf.dynamic.needed.iter().any(is_other) {
+                continue;
+            }
             let functions = self.without_jumps(functions)?;
             self.add(library, marks.version(library), functions);
         }

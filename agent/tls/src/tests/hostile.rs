@@ -1,10 +1,10 @@
-use std::{fs, io::Write as _};
+use std::{fs, io::Write as _, path::Path};
 
 use proptest::prelude::*;
 
 use super::fixture::{CODE, DYNAMIC, Fixture, HASH, located};
 use crate::{
-    Cache, CacheError, Image, LocateError, Signatures,
+    Cache, CacheError, FileId, Image, LocateError, Signatures,
     bounds::{MAX_CACHED, READ_BYTES},
     locate,
 };
@@ -142,6 +142,13 @@ fn file_that_becomes_shorter_is_an_error() {
     assert!(matches!(found, Err(LocateError::Outside { .. })), "{found:?}");
 }
 
+/// A file of its own for each number.
+fn file_id(directory: &Path, number: usize) -> FileId {
+    let path = directory.join(format!("program-{number}"));
+    fs::write(&path, b"").unwrap();
+    FileId::of(&fs::File::open(&path).unwrap()).unwrap()
+}
+
 #[test]
 fn cache_keeps_results_and_forgets_the_oldest() {
     let directory = tempfile::tempdir().unwrap();
@@ -149,29 +156,42 @@ fn cache_keeps_results_and_forgets_the_oldest() {
     let (mut cache, error) = Cache::open(&path, "1");
     assert!(error.is_none(), "no file is no mistake");
     let result = located(&library()).unwrap();
-    cache.insert(result.clone());
-    for number in 0..MAX_CACHED {
-        cache.insert(crate::Located { build_id: Some(format!("{number:04}")), ..result.clone() });
+    let ids: Vec<FileId> = (0..=MAX_CACHED).map(|number| file_id(directory.path(), number)).collect();
+    for id in &ids {
+        cache.insert(*id, result.clone());
         // In use all the time.
-        assert!(cache.get("deadbeef").is_some(), "{number}");
+        assert!(cache.get(ids[0]).is_some(), "{id}");
     }
-    cache.insert(crate::Located { build_id: None, ..result.clone() });
-    assert_eq!((cache.evicted(), cache.get("0000").is_some(), cache.get("0001").is_some()), (1, false, true));
+    let kept: Vec<bool> = ids[..3].iter().map(|id| cache.get(*id).is_some()).collect();
+    assert_eq!((cache.evicted(), kept), (1, vec![true, false, true]));
     cache.write(&path).unwrap();
     let (mut again, error) = Cache::open(&path, "1");
     assert!(error.is_none(), "{error:?}");
-    assert_eq!(again.get("deadbeef"), Some(&result));
-    assert_eq!(again.get("none"), None);
+    assert_eq!(again.get(ids[0]), Some(&result));
+    assert_eq!(again.get(ids[1]), None);
     let (mut other, error) = Cache::open(&path, "2");
-    assert!(error.is_none() && other.get("deadbeef").is_none(), "another version of the signatures");
+    assert!(error.is_none() && other.get(ids[0]).is_none(), "another version of the signatures");
+}
+
+#[test]
+fn changed_file_is_another_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("program");
+    fs::write(&path, b"1").unwrap();
+    let file = fs::File::open(&path).unwrap();
+    let before = FileId::of(&file).unwrap();
+    assert_eq!(FileId::of(&file).unwrap(), before);
+    fs::write(&path, b"22").unwrap();
+    assert_ne!(FileId::of(&file).unwrap(), before);
 }
 
 #[test]
 fn corrupt_cache_is_begun_anew_with_one_error() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tls-functions.json");
+    let id = file_id(directory.path(), 0);
     let mut cache = Cache::new("1");
-    cache.insert(located(&library()).unwrap());
+    cache.insert(id, located(&library()).unwrap());
     cache.write(&path).unwrap();
     let whole = fs::read(&path).unwrap();
     let cases = [
@@ -185,8 +205,8 @@ fn corrupt_cache_is_begun_anew_with_one_error() {
         fs::write(&path, &text).unwrap();
         let (mut cache, error) = Cache::open(&path, "1");
         assert!(matches!(error, Some(CacheError::Corrupt { .. })), "{error:?}");
-        assert_eq!(cache.get("deadbeef"), None);
-        cache.insert(located(&library()).unwrap());
+        assert_eq!(cache.get(id), None);
+        cache.insert(id, located(&library()).unwrap());
         cache.write(&path).unwrap();
         assert!(Cache::open(&path, "1").1.is_none());
     }
