@@ -354,7 +354,9 @@ fn one_byte(at: &mut Cursor<'_>, prefixes: Prefixes, opcode: u8) -> Option<Instr
         0x8a => modrm(at, prefixes).and_then(|operands| writing(operands.source())),
         0x8b => modrm(at, prefixes).and_then(|operands| writing(Registers::one(operands.reg))),
         0x8d => lea(at, prefixes),
-        0x8c | 0x8e | 0x8f => modrm(at, prefixes).and_then(|_| opaque()),
+        0x8c | 0x8e => modrm(at, prefixes).and_then(|_| opaque()),
+        // With another extension it is a prefix: XOP, of some processors of AMD.
+        0x8f => modrm(at, prefixes).filter(|operands| operands.extension == 0).and_then(|_| opaque()),
         0x90 if prefixes.b == 0 => instruction(Kind::Nop, Some(Registers::NONE), Some(0)),
         0x90..=0x97 => writing(accumulator.and(Registers::one(low))),
         0x98 => writing(accumulator),
@@ -656,8 +658,23 @@ mod tests {
     #[test]
     fn invalid_instructions_are_not_decoded() {
         for case in [
-            "06", "0e", "27", "37", "60", "61", "82 00 00", "9a", "ce", "d4 00", "ea", "8d c0", "ff f8",
-            "0f 04", "0f 0a", "",
+            "06",
+            "0e",
+            "27",
+            "37",
+            "60",
+            "61",
+            "82 00 00",
+            "9a",
+            "ce",
+            "d4 00",
+            "ea",
+            "8d c0",
+            "ff f8",
+            "8f e8 78 c2",
+            "0f 04",
+            "0f 0a",
+            "",
         ] {
             let mut code = bytes(case);
             code.resize(if case.is_empty() { 0 } else { 16 }, 0);

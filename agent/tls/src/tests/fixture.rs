@@ -11,7 +11,7 @@ pub const HASH: usize = 0xc00;
 pub const SYMTAB: usize = 0x1000;
 pub const STRTAB: usize = 0x1400;
 pub const DATA: usize = 0x1800;
-pub const CODE: usize = 0x4000;
+pub const CODE: usize = 0x2400;
 
 /// Which table of hashes.
 #[derive(Clone, Copy, PartialEq, Eq)]
