@@ -12,7 +12,7 @@ use crate::{
     prologue::Walk,
     search,
     signatures::CodeSignature,
-    x86::{Kind, Registers},
+    x86::{self, Kind, Registers},
 };
 
 /// Numbers of the registers that have the reason and the path: the third and fourth argument of `ERR_put_error`.
@@ -25,6 +25,8 @@ struct Reporter {
     reasons: BTreeSet<u32>,
     /// Where it calls and jumps to, outside of itself.
     calls: BTreeSet<u64>,
+    /// Whether it writes to memory that is not its own.
+    stores: bool,
 }
 
 /// The functions of those signatures that are wanted: which signature, and all functions that fit it.
@@ -57,7 +59,10 @@ fn fitting<'a>(
     all: &[(usize, &CodeSignature)],
 ) -> Vec<&'a Reporter> {
     let reasons: BTreeSet<u32> = signature.reasons.iter().copied().collect();
-    let fit = reporters.iter().filter(|reporter| reporter.reasons == reasons);
+    let is_fit = |reporter: &&Reporter| {
+        reporter.reasons == reasons && signature.stores.is_none_or(|stores| stores == reporter.stores)
+    };
+    let fit = reporters.iter().filter(is_fit);
     let Some(called) = &signature.calls else { return fit.collect() };
     // What it calls is found without calls of its own: no circle.
     let is_called = |(_, other): &&(usize, &CodeSignature)| {
@@ -65,13 +70,7 @@ fn fitting<'a>(
     };
     let called = all.iter().filter(is_called).flat_map(|(_, called)| fitting(called, reporters, &[]));
     let targets: BTreeSet<u64> = called.map(|reporter| reporter.extent.address).collect();
-    let fit: Vec<&Reporter> = fit.filter(|reporter| !reporter.calls.is_disjoint(&targets)).collect();
-    // Of several the one that does all that the others do, and more: SSL_read is SSL_peek, and takes away what was read.
-    let is_most = |one: &&&Reporter| fit.iter().all(|other| one.calls.is_superset(&other.calls));
-    match fit.iter().find(is_most) {
-        Some(most) => vec![*most],
-        None => fit,
-    }
+    fit.filter(|reporter| !reporter.calls.is_disjoint(&targets)).collect()
 }
 
 /// All functions that report errors of these files, by file.
@@ -115,11 +114,12 @@ fn report(extent: Extent, places: &[u64]) -> Reporter {
     // Where jumps go, and the number that was in the register then: compilers share the call, and what is the same before it.
     let mut jumps: Vec<(u64, u32)> = Vec::new();
     let mut shared: Vec<(u64, u64)> = Vec::new();
-    let (mut is_pending, mut pushed) = (false, None);
+    let (mut is_pending, mut pushed, mut stores) = (false, None, false);
     let mut walk = Walk::new(&extent.code);
     while let Some((at, _, instruction)) = walk.step() {
         let end = at + usize::from(instruction.length);
         let bytes = extent.offset + at as u64..extent.offset + end as u64;
+        stores |= extent.code.get(at..).is_some_and(x86::stores);
         // Elsewhere a path is an argument of something else, such as of a failed assertion.
         is_pending |= matches!(instruction.kind, Kind::Lea(PATH, _) | Kind::Constant(PATH, _))
             && places.iter().any(|place| bytes.contains(place));
@@ -175,5 +175,5 @@ fn report(extent: Extent, places: &[u64]) -> Reporter {
     }
     let (begin, end) = (extent.address, extent.address.saturating_add(extent.code.len() as u64));
     calls.retain(|target| !(begin..end).contains(target));
-    Reporter { extent, reasons, calls }
+    Reporter { extent, reasons, calls, stores }
 }

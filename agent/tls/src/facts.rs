@@ -263,6 +263,9 @@ pub struct Function {
     /// It serves others besides TLS.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_shared: bool,
+    /// It can give the same bytes more than once: programs also call it to look at what they read later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeats: bool,
 }
 
 /// A library within a file, and its functions.

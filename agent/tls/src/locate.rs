@@ -169,6 +169,7 @@ impl Search<'_, '_> {
             returns: None,
             also: Vec::new(),
             is_shared: known.is_shared,
+            repeats: false,
         };
         Ok((function, extent))
     }
@@ -352,6 +353,13 @@ impl Search<'_, '_> {
             let Some(signature) = signatures.codes.get(at) else { continue };
             let Some(role) = signature.role else { continue };
             let library = signature.library;
+            let is_found = |name: &String| {
+                let functions = self.stacks.get(&library).into_iter().flat_map(|stack| &stack.functions);
+                functions.into_iter().any(|function| function.name == *name)
+            };
+            if signature.unless.as_ref().is_some_and(is_found) {
+                continue;
+            }
             if extents.len() > 1 {
                 self.miss(library, marks.version(library), Why::Ambiguous(signature.name.clone()));
                 continue;
@@ -366,7 +374,8 @@ impl Search<'_, '_> {
                 is_shared: signature.shared,
             };
             for extent in extents {
-                let function = self.function(&known, extent.offset, extent.code.len() as u64)?.0;
+                let mut function = self.function(&known, extent.offset, extent.code.len() as u64)?.0;
+                function.repeats = signature.repeats;
                 self.add(library, marks.version(library), vec![function]);
             }
         }

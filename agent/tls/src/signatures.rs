@@ -113,6 +113,13 @@ pub(crate) struct CodeSignature {
     pub(crate) reasons: Vec<u32>,
     /// It calls this one, which is also in the table.
     pub(crate) calls: Option<String>,
+    /// Whether it writes to memory that is not its own.
+    pub(crate) stores: Option<bool>,
+    /// It is not probed where this one is found.
+    pub(crate) unless: Option<String>,
+    /// It can give the same bytes more than once.
+    #[serde(default)]
+    pub(crate) repeats: bool,
     #[serde(default)]
     pub(crate) arguments: Vec<Value>,
     #[serde(default)]

@@ -196,6 +196,39 @@ pub fn decode(bytes: &[u8]) -> Option<Instruction> {
     Some(Instruction { length, is_short: prefixes.short, ..decoded })
 }
 
+/// Whether the first instruction writes to memory by way of a register that is neither the stack pointer nor the frame's: to something that
+/// is not its function's own. Instructions that are rare are not among those that are known here.
+pub fn stores(code: &[u8]) -> bool {
+    const RBP: u8 = 5;
+    let mut at = Cursor { bytes: code, at: 0 };
+    let mut prefixes = Prefixes::default();
+    while let Some(0x66 | 0xf2 | 0xf3 | 0xf0) = at.peek() {
+        at.at += 1;
+    }
+    if let Some(rex @ 0x40..=0x4f) = at.peek() {
+        at.at += 1;
+        (prefixes.r, prefixes.b) = ((rex & 4) << 1, (rex & 1) << 3);
+    }
+    let opcode = match (at.byte(), at.peek()) {
+        (Some(0x0f), Some(second)) => {
+            at.at += 1;
+            0x0f00 | u16::from(second)
+        }
+        (Some(first), _) => first.into(),
+        (None, _) => return false,
+    };
+    let Some(operands) = modrm(&mut at, prefixes) else { return false };
+    let is_store = match opcode {
+        // add, or, adc, sbb, and, sub, xor; moves; those with a constant.
+        0x00..=0x37 => opcode & 7 < 2,
+        0x88 | 0x89 | 0xc6 | 0xc7 | 0x0f11 | 0x0f29 | 0x0f7f | 0x0fd6 => true,
+        0x80 | 0x81 | 0x83 => operands.extension != 7,
+        0xfe | 0xff => operands.extension < 2,
+        _ => false,
+    };
+    is_store && !operands.is_register && operands.relative.is_none() && ![RSP, RBP].contains(&operands.rm)
+}
+
 fn instruction(kind: Kind, writes: Option<Registers>, stack: Option<i32>) -> Option<Instruction> {
     Some(Instruction { length: 0, kind, writes, stack, is_short: false })
 }
@@ -737,6 +770,30 @@ mod tests {
             ["0f a2", "0f 05", "f3 48 a5", "66 0f 38 00 c1", "c4 e2 79 00 c1", "c9", "d9 07", "0f c0 07"]
         {
             assert_eq!(decode(&bytes(case)).unwrap().writes, None, "{case}");
+        }
+    }
+
+    #[test]
+    fn stores_are_those_beyond_the_stack() {
+        let cases = [
+            ("48 89 03", true),
+            ("48 01 88 80 00 00 00", true),
+            ("c7 80 c4 00 00 00 00 00 00 00", true),
+            ("66 89 43 10", true),
+            ("83 43 10 01", true),
+            ("0f 11 03", true),
+            ("48 83 7b 10 00", false),
+            ("48 8b 03", false),
+            ("48 39 03", false),
+            ("48 89 45 d0", false),
+            ("48 89 44 24 08", false),
+            ("48 89 d8", false),
+            ("55", false),
+            ("e8 00 00 00 00", false),
+            ("", false),
+        ];
+        for (case, expected) in cases {
+            assert_eq!(stores(&bytes(case)), expected, "{case}");
         }
     }
 

@@ -63,6 +63,20 @@ impl Code {
     fn function(&mut self, style: Style, path: usize, calls: &[usize], reasons: &[u8]) -> usize {
         let begin = self.bytes.len();
         self.add(&[0x55, 0x48, 0x89, 0xe5]);
+        self.rest(style, path, calls, reasons);
+        begin
+    }
+
+    /// One that writes to memory besides.
+    fn storing(&mut self, style: Style, path: usize, calls: &[usize], reasons: &[u8]) -> usize {
+        let begin = self.bytes.len();
+        // push %rbp; mov %rsp, %rbp; add %rcx, 0x80(%rax)
+        self.add(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x01, 0x88, 0x80, 0, 0, 0]);
+        self.rest(style, path, calls, reasons);
+        begin
+    }
+
+    fn rest(&mut self, style: Style, path: usize, calls: &[usize], reasons: &[u8]) {
         calls.iter().for_each(|to| self.call(*to));
         let mut shared = None;
         // Each of the reports is jumped to; the function ends behind the last of them.
@@ -100,7 +114,6 @@ impl Code {
         let end = self.bytes.len();
         self.bytes[hole..hole + 4].copy_from_slice(&u32::try_from(end - hole - 4).unwrap().to_le_bytes());
         self.add(&[0x5d, 0xc3]);
-        begin
     }
 
     /// What is between functions.
@@ -128,7 +141,7 @@ fn boringssl(style: Style, is_padded: bool, impl_reasons: &[u8], peek: bool) -> 
         code.function(style, path, &[implementation], &[66]);
         code.pad(is_padded);
     }
-    let read = code.function(style, path, &[implementation, other], &[66]);
+    let read = code.storing(style, path, &[implementation, other], &[66]);
     code.pad(is_padded);
     let write = code.function(style, path, &[other], &[66, 226, 215, 111]);
     code.pad(is_padded);
@@ -169,6 +182,30 @@ fn boringssl_is_found_however_it_was_compiled() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn peeking_stands_for_reading_where_that_reports_nothing() {
+    for reasons in [&[66][..], &[66, 134, 215, 226]] {
+        let mut code = Code::default();
+        code.add(&[0xc3]);
+        code.pad(true);
+        let implementation = code.function(Style::Relative, 1, &[], &[215, 226]);
+        code.pad(true);
+        let peek = code.function(Style::Relative, 1, &[implementation], reasons);
+        code.pad(true);
+        code.storing(Style::Relative, 1, &[peek], &[]);
+        code.pad(true);
+        code.function(Style::Relative, 1, &[implementation], &[66, 226, 215, 111]);
+        let located = Fixture { code: code.bytes, data: PATH.to_vec(), ..Fixture::default() }.locate();
+        let found: Vec<_> = located.stacks[0]
+            .functions
+            .iter()
+            .map(|f| (f.name.as_str(), f.role, f.offset, f.repeats))
+            .collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found[1], ("SSL_peek", Role::Read, (CODE + peek) as u64, true));
     }
 }
 
