@@ -1,10 +1,12 @@
 //! Bounds of a search: what a file can make it read, hold and repeat. Who wrote the file may be hostile, and the search runs as root.
 
 /// Bytes that one search reads. Each read counts [`READ_COST_BYTES`] more. A search of a file of 400 MB reads some 1 GiB.
-pub const READ_BYTES: u64 = 6 << 30;
+pub const READ_BYTES: u64 = 4 << 30;
 /// What a read costs besides its bytes: a file that makes the search read single bytes ends it as early as one that makes it read
 /// megabytes.
 pub const READ_COST_BYTES: u64 = 1024;
+/// What a byte that is decoded counts besides: decoding is so much slower than reading.
+pub const DECODE_COST: u64 = 16;
 /// Bytes that are searched at once.
 pub const CHUNK_BYTES: usize = 1 << 20;
 

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, ops::Range};
 use memchr::memchr_iter;
 
 use crate::{
-    bounds::{MAX_CALLED, MAX_FUNCTION_BYTES, MAX_STARTS},
+    bounds::{DECODE_COST, MAX_CALLED, MAX_FUNCTION_BYTES, MAX_STARTS},
     elf::{Elf, Fields, Segment},
     error::{LocateError, Result},
     image::Image,
@@ -31,6 +31,7 @@ impl Extent {
         let what = "a function";
         let address = elf.address(offset).ok_or(LocateError::Outside { what, offset })?;
         let code = image.up_to(what, offset, length.min(MAX_FUNCTION_BYTES))?;
+        image.charge(code.len() as u64 * DECODE_COST)?;
         Ok(Self { offset, address, code })
     }
 

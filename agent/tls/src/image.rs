@@ -50,10 +50,15 @@ impl<'a> Image<'a> {
         READ_BYTES - self.left
     }
 
+    /// Counts work on bytes that were read as if it were reading.
+    pub(crate) fn charge(&mut self, bytes: u64) -> Result<()> {
+        self.left = self.left.checked_sub(bytes).ok_or(LocateError::Budget)?;
+        Ok(())
+    }
+
     /// Fills `into` from `offset` on.
     pub(crate) fn read(&mut self, what: &'static str, offset: u64, into: &mut [u8]) -> Result<()> {
-        let cost = into.len() as u64 + READ_COST_BYTES;
-        self.left = self.left.checked_sub(cost).ok_or(LocateError::Budget)?;
+        self.charge(into.len() as u64 + READ_COST_BYTES)?;
         let outside = LocateError::Outside { what, offset };
         match self.source {
             Source::Bytes(bytes) => {
