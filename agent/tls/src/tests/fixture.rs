@@ -11,6 +11,8 @@ pub const HASH: usize = 0xc00;
 pub const SYMTAB: usize = 0x1000;
 pub const STRTAB: usize = 0x1400;
 pub const DATA: usize = 0x1800;
+/// The table of what can be unwound.
+pub const UNWIND: usize = 0x2100;
 pub const CODE: usize = 0x2400;
 
 /// Which table of hashes.
@@ -33,6 +35,8 @@ pub struct Fixture {
     pub soname: Option<&'static str>,
     pub hash: Hash,
     pub has_sections: bool,
+    /// Functions in the table of what can be unwound: offset in the code, bytes; in order.
+    pub unwind: Vec<(u64, u32)>,
     /// Further sections: name, place in the file, bytes.
     pub sections: Vec<(&'static str, usize, usize)>,
 }
@@ -48,6 +52,7 @@ impl Default for Fixture {
             soname: None,
             hash: Hash::Gnu,
             has_sections: false,
+            unwind: Vec::new(),
             sections: Vec::new(),
         }
     }
@@ -142,12 +147,17 @@ impl Fixture {
             let at = at as u64;
             [halves(&[kind, 4]), words(&[at, BASE + at, BASE + at, bytes, bytes, 8])].concat()
         };
-        let headers = [
+        let mut headers = vec![
             load(4, 0, CODE as u64),
             load(5, CODE, code_bytes),
             other(2, DYNAMIC, dynamic.len() as u64 * 8),
             other(4, NOTE, 20),
         ];
+        if !self.unwind.is_empty() {
+            let table = self.unwind_table();
+            put(&mut file, UNWIND, &table);
+            headers.push(other(0x6474_e550, UNWIND, table.len() as u64));
+        }
         put(&mut file, 64, &headers.concat());
         let sections =
             if self.has_sections { self.section_headers(&mut file, &debug, &debug_names) } else { 0 };
@@ -188,6 +198,23 @@ impl Fixture {
         // Its own size.
         put(file, place + 32, &(names.bytes.len() as u64).to_le_bytes());
         u16::try_from(count).unwrap()
+    }
+
+    /// The table with its usual encodings, and behind it the descriptions that it points to.
+    fn unwind_table(&self) -> Vec<u8> {
+        let count = self.unwind.len();
+        let near = |to: usize, from: usize| u32::from_le_bytes((to as i32 - from as i32).to_le_bytes());
+        let mut table = [&[1, 0x1b, 3, 0x3b], halves(&[0, count as u32]).as_slice()].concat();
+        let descriptions = UNWIND + 12 + 8 * count;
+        for (index, (start, _)) in self.unwind.iter().enumerate() {
+            let code = CODE + *start as usize;
+            table.extend(halves(&[near(code, UNWIND), near(descriptions + 16 * index, UNWIND)]));
+        }
+        for (index, (start, bytes)) in self.unwind.iter().enumerate() {
+            let begins = near(CODE + *start as usize, descriptions + 16 * index + 8);
+            table.extend(halves(&[12, 0, begins, *bytes]));
+        }
+        table
     }
 
     fn hashes(&self) -> Vec<u8> {

@@ -162,6 +162,20 @@ fn go_program_has_functions_and_returns() {
     assert!(returns.iter().all(|at| bytes[*at as usize] == 0xc3), "{returns:x?}");
 }
 
+#[test]
+fn own_agent_has_rustls_with_ring() {
+    let name = "own_agent_has_rustls_with_ring";
+    // Beside the directory of the tests' programs, where it was built.
+    let beside = env::current_exe().ok().and_then(|path| Some(path.parent()?.parent()?.join("mcpwarden")));
+    let Some(path) = beside.filter(|path| path.is_file()) else {
+        return skipped(name, "mcpwarden was not built");
+    };
+    let located = search(&path);
+    assert_eq!((located.stacks.len(), located.unknown.len()), (1, 0), "{located:#?}");
+    assert_eq!(located.stacks[0].library, Library::RustlsRing);
+    assert!(located.stacks[0].is_whole());
+}
+
 /// Every instruction of a library has the length that objdump says, or is not decoded.
 #[test]
 fn lengths_are_those_of_objdump() {

@@ -1,5 +1,8 @@
 use super::fixture::{CODE, Fixture, Hash, located, to_data};
-use crate::{Function, Library, LocateError, Located, Role, Step, Way, Why};
+use crate::{
+    Function, Image, Library, LocateError, Located, Location, Machine, Register, Role, Signatures, Step, Way,
+    Why, locate,
+};
 
 /// Code of functions, each at a multiple of 64.
 fn code(functions: &[&[u8]]) -> Vec<u8> {
@@ -189,6 +192,68 @@ fn function_is_found_by_its_own_name() {
     );
     assert_eq!(located.stacks[0].library, Library::OpenSsl3);
     assert_eq!(located.unknown, []);
+}
+
+#[test]
+fn borders_of_functions_are_those_of_the_unwinding_table() {
+    let data = b"\0ssl_write_internal\0".to_vec();
+    // Functions that nothing is between, that begin anywhere, and that nothing calls: nop; push; lea name(%rip), %rdx; ret
+    let refers =
+        |place: usize| [&[0x90, 0x55, 0x48, 0x8d, 0x15], to_data(place + 9, 1).as_slice(), &[0xc3]].concat();
+    let code = [vec![0x90; 5], vec![0xc3], refers(6), vec![0x55, 0xc3]].concat();
+    let cases = [
+        ("its entry", vec![(0, 6), (6, 10), (16, 2)], Some(6)),
+        ("the only entry", vec![(6, 10)], Some(6)),
+        ("entries on one side", vec![(0, 6), (16, 2)], None),
+        ("an entry that ends before", vec![(0, 6), (6, 2)], None),
+    ];
+    for (name, unwind, begin) in cases {
+        let located =
+            Fixture { code: code.clone(), data: data.clone(), unwind, ..Fixture::default() }.locate();
+        let found: Vec<u64> = located
+            .stacks
+            .iter()
+            .flat_map(|stack| &stack.functions)
+            .map(|function| function.offset)
+            .collect();
+        assert_eq!(found, begin.into_iter().map(at).collect::<Vec<_>>(), "{name}");
+    }
+}
+
+#[test]
+fn other_machine_has_symbols_only() {
+    let mut file = Fixture {
+        code: code(&[PUSH, SUB_CALL]),
+        dynamic: vec![("SSL_read", 0), ("SSL_write", 64)],
+        ..Fixture::default()
+    }
+    .build();
+    file[18] = 183;
+    let found = located(&file).unwrap();
+    assert_eq!(found.machine, Machine::Aarch64);
+    for function in only(&found) {
+        // Nothing is decoded, and nothing is passed over.
+        assert_eq!((function.probe.offset, function.probe.step), (function.offset, Step::Undecoded));
+        let registers: Vec<Location> = function.arguments.iter().map(|argument| argument.at).collect();
+        assert_eq!(registers, [Register::X0, Register::X1, Register::X2].map(Location::Register));
+    }
+    let mut file = Fixture { data: b"\0ssl/ssl_lib.cc\0".to_vec(), ..Fixture::default() }.build();
+    file[18] = 183;
+    assert_eq!(located(&file).unwrap().unknown[0].why, Why::Machine);
+}
+
+#[test]
+fn arguments_on_the_stack_are_above_the_return_address() {
+    let own = "version = 1\n[[symbol]]\nlibrary = \"s2n\"\nname = \"eight\"\nrole = \"write\"\n\
+        arguments = [\"key\", \"ignored\", \"ignored\", \"ignored\", \"ignored\", \"ignored\", \"buffer\", \"length\"]\n";
+    let fixture = Fixture { code: code(&[SUB_CALL]), dynamic: vec![("eight", 0)], ..Fixture::default() };
+    let file = fixture.build();
+    let found = locate(&mut Image::of_bytes(&file), &Signatures::with(own).unwrap()).unwrap();
+    let function = &only(&found)[0];
+    let places: Vec<Location> = function.arguments.iter().map(|argument| argument.at).collect();
+    assert_eq!(places, [Location::Register(Register::Rdi), Location::Stack(8), Location::Stack(16)]);
+    // At the probe they are 8 bytes farther: what the function has taken from the stack.
+    assert_eq!((function.probe.offset, function.probe.stack), (at(4), 8));
 }
 
 #[test]
