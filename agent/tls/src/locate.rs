@@ -309,12 +309,23 @@ impl Search<'_, '_> {
                 self.miss(library, marks.version(library), Why::Ambiguous(signature.name.clone()));
                 continue;
             };
-            let is_later = signature.since.is_some_and(|since| marks.is_since(library, since));
+            let common = signature
+                .arguments
+                .iter()
+                .zip(&signature.later_arguments)
+                .take_while(|(a, b)| a == b)
+                .count();
+            let values = match signature.since.map(|since| marks.is_since(library, since)) {
+                None | Some(Some(false)) => signature.arguments.as_slice(),
+                Some(Some(true)) => &signature.later_arguments,
+                // Of an unknown version only what is the same in all is known.
+                Some(None) => signature.arguments.get(..common).unwrap_or_default(),
+            };
             let known = Known {
                 name: &signature.name,
                 role: signature.role,
                 way: Way::FunctionName,
-                values: if is_later { &signature.later_arguments } else { &signature.arguments },
+                values,
                 returned: signature.returned,
                 convention: Convention::C,
                 is_shared: false,

@@ -144,11 +144,10 @@ impl Marks {
         .map(String::as_str)
     }
 
-    /// Whether the version is this one or a later one; false where it is not known.
-    pub(crate) fn is_since(&self, library: Library, since: [u32; 2]) -> bool {
-        let Some(version) = self.version(library) else { return false };
-        let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
-        [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= since
+    /// Whether the version is this one or a later one; `None` where it is not known.
+    pub(crate) fn is_since(&self, library: Library, since: [u32; 2]) -> Option<bool> {
+        let mut numbers = self.version(library)?.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+        Some([numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= since)
     }
 
     /// Where the texts of a signature's name are.

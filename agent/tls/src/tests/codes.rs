@@ -1,5 +1,5 @@
-use super::fixture::{BASE, CODE, DATA, Fixture, to_data};
-use crate::{Library, Located, Role, Signatures, Step, Way, Why};
+use super::fixture::{BASE, CODE, DATA, Fixture, signatures, to_data};
+use crate::{Library, Located, Role, Step, Way, Why};
 
 /// How a compiler passes the path and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,7 +239,7 @@ fn rustls(code: Vec<u8>, texts: &[u8]) -> Located {
 
 /// The bytes of a built-in signature, with other displacements.
 fn assembly(name: &str, library: Library) -> Vec<u8> {
-    let signatures = Signatures::built_in().unwrap();
+    let signatures = signatures();
     let signature =
         signatures.assembly.iter().find(|one| one.name == name && one.library == library).unwrap();
     let mut bytes: Vec<u8> = signature.bytes.iter().map(|byte| byte.unwrap_or(0x5a)).collect();
@@ -249,7 +249,7 @@ fn assembly(name: &str, library: Library) -> Vec<u8> {
 
 #[test]
 fn every_assembly_signature_finds_its_own_function_and_no_other() {
-    let signatures = Signatures::built_in().unwrap();
+    let signatures = signatures();
     for signature in &signatures.assembly {
         for is_marked in [false, true] {
             let mut code = vec![0xcc; 60];

@@ -1,5 +1,7 @@
 //! ELF files made by hand: everything has its place, and is mapped at 0x400000 and its offset.
 
+use std::sync::LazyLock;
+
 use crate::{Image, LocateError, Located, Signatures, locate};
 
 pub const BASE: u64 = 0x40_0000;
@@ -246,9 +248,15 @@ impl Fixture {
     }
 }
 
+/// The built-in table.
+pub fn signatures() -> &'static Signatures {
+    static TABLE: LazyLock<Signatures> = LazyLock::new(|| Signatures::built_in().unwrap());
+    &TABLE
+}
+
 /// What the search finds in a file.
 pub fn located(file: &[u8]) -> Result<Located, LocateError> {
-    locate(&mut Image::of_bytes(file), &Signatures::built_in().unwrap())
+    locate(&mut Image::of_bytes(file), signatures())
 }
 
 /// The four bytes by which an instruction that ends at `end` in the code refers to a byte of the data.

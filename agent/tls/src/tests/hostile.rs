@@ -2,9 +2,9 @@ use std::{fs, io::Write as _, path::Path};
 
 use proptest::prelude::*;
 
-use super::fixture::{CODE, DYNAMIC, Fixture, HASH, located};
+use super::fixture::{CODE, DYNAMIC, Fixture, HASH, located, signatures};
 use crate::{
-    Cache, CacheError, FileId, Image, LocateError, Signatures,
+    Cache, CacheError, FileId, Image, LocateError,
     bounds::{MAX_CACHED, READ_BYTES},
     locate,
 };
@@ -26,8 +26,7 @@ fn library() -> Vec<u8> {
 /// Whatever a file says: an answer or an error, and each probe in the code of the file.
 fn check(file: &[u8]) {
     let mut image = Image::of_bytes(file);
-    let signatures = Signatures::built_in().unwrap();
-    if let Ok(located) = locate(&mut image, &signatures) {
+    if let Ok(located) = locate(&mut image, signatures()) {
         for function in located.stacks.iter().flat_map(|stack| &stack.functions) {
             assert!(function.offset < file.len() as u64);
             assert!(function.probe.offset < file.len() as u64);
@@ -37,8 +36,14 @@ fn check(file: &[u8]) {
     assert!(image.read_bytes() <= READ_BYTES);
 }
 
+/// All cases with `cargo xtask test --full`, else a quarter of them.
+fn cases() -> ProptestConfig {
+    let cases = if std::env::var_os("MCPWARDEN_TEST_FULL").is_some() { 2048 } else { 512 };
+    ProptestConfig { cases, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(cases())]
 
     #[test]
     fn changed_headers_are_survived(changes in prop::collection::vec((0_usize..0x2100, any::<u8>()), 1..24)) {
@@ -124,7 +129,7 @@ fn only_regular_files_are_read() {
     let path = directory.path().join("library");
     fs::write(&path, library()).unwrap();
     let file = fs::File::open(&path).unwrap();
-    let found = locate(&mut Image::of_file(&file).unwrap(), &Signatures::built_in().unwrap());
+    let found = locate(&mut Image::of_file(&file).unwrap(), signatures());
     assert_eq!(found, located(&library()));
     assert!(Image::of_file(&fs::File::open("/dev/zero").unwrap()).is_err());
     assert!(Image::of_file(&fs::File::open(directory.path()).unwrap()).is_err());
@@ -138,7 +143,7 @@ fn file_that_becomes_shorter_is_an_error() {
     let file = fs::File::open(&path).unwrap();
     let mut image = Image::of_file(&file).unwrap();
     fs::File::options().write(true).open(&path).unwrap().set_len(0x300).unwrap();
-    let found = locate(&mut image, &Signatures::built_in().unwrap());
+    let found = locate(&mut image, signatures());
     assert!(matches!(found, Err(LocateError::Outside { .. })), "{found:?}");
 }
 

@@ -1,7 +1,7 @@
 use super::fixture::{CODE, Fixture, Hash, located, to_data};
 use crate::{
-    Function, Image, Library, LocateError, Located, Location, Machine, Register, Role, Signatures, Step, Way,
-    Why, locate,
+    Function, Image, Library, LocateError, Located, Location, Machine, Register, Role, Signatures, Step,
+    Value, Way, Why, locate,
 };
 
 /// Code of functions, each at a multiple of 64.
@@ -166,32 +166,39 @@ fn function_that_jumps_to_another_is_not_probed_twice() {
 
 #[test]
 fn function_is_found_by_its_own_name() {
-    let data = [
-        b"\0ssl_write_internal\0ssl_read_internal\0OpenSSL 3.6.4 25 Aug 2026\0".as_slice(),
-        b"not_ssl_read_internal\0",
-    ]
-    .concat();
-    // push; lea name(%rip), %rdx; ret
-    let refers = |place: usize, text: usize| {
-        [&[0x55, 0x48, 0x8d, 0x15], to_data(place + 8, text).as_slice(), &[0xc3]].concat()
-    };
-    let mut all = vec![0xcc; 64];
-    all.extend(code(&[&refers(64, 1), &refers(128, 20), PUSH]));
-    let fixture = Fixture { code: all, data, ..Fixture::default() };
-    let located = fixture.locate();
-    let functions: Vec<_> = only(&located)
-        .iter()
-        .map(|f| (f.name.as_str(), f.role, f.way, f.offset, f.arguments.len()))
-        .collect();
-    assert_eq!(
-        functions,
-        [
-            ("ssl_write_internal", Role::Write, Way::FunctionName, at(64), 4),
-            ("ssl_read_internal", Role::Read, Way::FunctionName, at(128), 4),
-        ]
-    );
-    assert_eq!(located.stacks[0].library, Library::OpenSsl3);
-    assert_eq!(located.unknown, []);
+    // Versions, and what is known of the arguments: the number of bytes is where the fourth or the fifth points to.
+    let four = Some(Location::Register(Register::Rcx));
+    let five = Some(Location::Register(Register::R8));
+    let cases = [
+        ("OpenSSL 3.6.4 25 Aug 2026", five),
+        ("OpenSSL 4.0.3 25 Aug 2026", five),
+        ("OpenSSL 3.2.9 25 Aug 2026", four),
+        ("", None),
+    ];
+    for (version, done) in cases {
+        let data = format!("\0ssl_write_internal\0ssl_read_internal\0{version}\0not_ssl_read_internal\0")
+            .into_bytes();
+        // push; lea name(%rip), %rdx; ret
+        let refers = |place: usize, text: usize| {
+            [&[0x55, 0x48, 0x8d, 0x15], to_data(place + 8, text).as_slice(), &[0xc3]].concat()
+        };
+        let mut all = vec![0xcc; 64];
+        all.extend(code(&[&refers(64, 1), &refers(128, 20), PUSH]));
+        let located = Fixture { code: all, data, ..Fixture::default() }.locate();
+        let functions: Vec<_> =
+            only(&located).iter().map(|f| (f.name.as_str(), f.role, f.way, f.offset)).collect();
+        assert_eq!(
+            functions,
+            [
+                ("ssl_write_internal", Role::Write, Way::FunctionName, at(64)),
+                ("ssl_read_internal", Role::Read, Way::FunctionName, at(128)),
+            ]
+        );
+        let found = only(&located)[0].arguments.iter().find(|argument| argument.value == Value::Done);
+        assert_eq!(found.map(|argument| argument.at), done, "{version}");
+        assert_eq!(located.stacks[0].library, Library::OpenSsl3);
+        assert_eq!(located.unknown, []);
+    }
 }
 
 #[test]
