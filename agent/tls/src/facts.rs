@@ -124,6 +124,8 @@ pub enum Role {
     Seal,
     /// Decrypts one record, or some of it: the plaintext is in the output at return.
     Open,
+    /// Does either, which are the same: the key tells which. The plaintext is in the input at entry, or in the output at return.
+    Cipher,
 }
 
 /// What an argument is.

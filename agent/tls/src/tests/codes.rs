@@ -311,10 +311,10 @@ fn assembly_of_two_libraries_belongs_to_the_nearest() {
     assert_eq!(
         found,
         [
-            (Library::RustlsRing, vec![("aes_hw_ctr32_encrypt_blocks", 0), ("aesni_gcm_encrypt", 256)]),
+            (Library::RustlsRing, vec![("aesni_gcm_encrypt", 256), ("aes_hw_ctr32_encrypt_blocks", 0)]),
             (
                 Library::RustlsAwsLc,
-                vec![("aes_hw_ctr32_encrypt_blocks", 0x4300), ("aesni_gcm_encrypt", 0x4200)]
+                vec![("aesni_gcm_encrypt", 0x4200), ("aes_hw_ctr32_encrypt_blocks", 0x4300)]
             ),
         ]
     );
