@@ -15,9 +15,21 @@ use crate::{
     x86::{self, Kind, Registers},
 };
 
-/// Numbers of the registers that have the reason and the path: the third and fourth argument of `ERR_put_error`.
-const REASON: u8 = 2;
-const PATH: u8 = 1;
+/// Numbers of registers in the encoding of instructions: the second, third and fourth argument.
+const RSI: u8 = 6;
+const RDX: u8 = 2;
+const RCX: u8 = 1;
+
+/// Which register has the reason if this one has the path: the reason is the third argument of `ERR_put_error` and the path the fourth, or, where the
+/// linker has left out the second, which nobody uses, the second and the third.
+fn reason_beside(path: u8) -> Option<u8> {
+    match path {
+        RCX => Some(RDX),
+        RDX => Some(RSI),
+        // Of something else, such as of a failed assertion.
+        _ => None,
+    }
+}
 
 /// A function that reports errors.
 struct Reporter {
@@ -105,68 +117,101 @@ fn reporters<'a>(
     Ok(found)
 }
 
+/// Constants in the registers that can have a reason.
+#[derive(Clone, Copy, Default)]
+struct Constants {
+    rsi: Option<u32>,
+    rdx: Option<u32>,
+}
+
+impl Constants {
+    fn of(&self, register: u8) -> Option<u32> {
+        if register == RSI { self.rsi } else { self.rdx }
+    }
+
+    fn set(&mut self, register: u8, number: Option<u32>) {
+        match register {
+            RSI => self.rsi = number,
+            RDX => self.rdx = number,
+            _ => {}
+        }
+    }
+
+    /// Forgets what is written.
+    fn forget(&mut self, writes: Option<Registers>) {
+        for register in [RSI, RDX] {
+            if writes.is_none_or(|writes| writes.meets(Registers::one(register))) {
+                self.set(register, None);
+            }
+        }
+    }
+}
+
 /// Which errors a function reports, that refers to the path of its source at these places.
 fn report(extent: Extent, places: &[u64]) -> Reporter {
-    let mut reasons = BTreeSet::new();
-    let mut calls = BTreeSet::new();
-    // The last number that was put into the register, and where the instructions begin that nothing jumps out of.
-    let (mut reason, mut block) = (None, 0);
-    // Where jumps go, and the number that was in the register then: compilers share the call, and what is the same before it.
-    let mut jumps: Vec<(u64, u32)> = Vec::new();
-    let mut shared: Vec<(u64, u64)> = Vec::new();
-    let (mut is_pending, mut pushed, mut stores) = (false, None, false);
+    let (mut reasons, mut calls, mut stores) = (BTreeSet::new(), BTreeSet::new(), false);
+    // What is in the registers, what was pushed last, and where the instructions begin that nothing jumps out of.
+    let (mut constants, mut pushed, mut block) = (Constants::default(), None, 0);
+    // The register whose number is the reason, where the path is in another.
+    let mut pending: Option<u8> = None;
+    // Where jumps go, and what was in the registers then: compilers share the call, and what is the same before it.
+    let mut jumps: Vec<(u64, Constants)> = Vec::new();
+    let mut shared: Vec<(u64, u64, u8)> = Vec::new();
     let mut walk = Walk::new(&extent.code);
     while let Some((at, _, instruction)) = walk.step() {
-        let end = at + usize::from(instruction.length);
+        let end = walk.at();
         let bytes = extent.offset + at as u64..extent.offset + end as u64;
         stores |= extent.code.get(at..).is_some_and(x86::stores);
-        // Elsewhere a path is an argument of something else, such as of a failed assertion.
-        is_pending |= matches!(instruction.kind, Kind::Lea(PATH, _) | Kind::Constant(PATH, _))
-            && places.iter().any(|place| bytes.contains(place));
+        let has_path = places.iter().any(|place| bytes.contains(place));
+        constants.forget(instruction.writes);
         match instruction.kind {
-            Kind::Constant(REASON, number) => reason = Some(number),
+            Kind::Lea(register, _) | Kind::Constant(register, _) if has_path => {
+                pending = reason_beside(register).or(pending);
+            }
+            Kind::Constant(register, number) => constants.set(register, Some(number)),
             // Where code is to be small, so is a constant: push, pop.
-            Kind::Pop(REASON) => reason = pushed,
+            Kind::Pop(register) => constants.set(register, pushed),
             Kind::Call(distance) => {
                 calls.insert(extent.target(end, distance));
-                if is_pending {
-                    match reason {
-                        Some(reason) => _ = reasons.insert(reason),
-                        None => shared.push((block, at as u64)),
-                    }
+                match pending.map(|register| (register, constants.of(register))) {
+                    Some((_, Some(reason))) => _ = reasons.insert(reason),
+                    Some((register, None)) => shared.push((block, at as u64, register)),
+                    None => {}
                 }
-                (reason, is_pending, block) = (None, false, end as u64);
             }
             Kind::Jump(distance) => {
                 let target = extent.target(end, distance);
                 calls.insert(target);
-                match reason {
+                match pending.and_then(|register| constants.of(register)) {
                     // The call is shared, and the path is not.
-                    Some(reason) if is_pending => _ = reasons.insert(reason),
-                    Some(reason) => jumps.push((target.wrapping_sub(extent.address), reason)),
-                    None => {}
+                    Some(reason) => _ = reasons.insert(reason),
+                    None => jumps.push((target.wrapping_sub(extent.address), constants)),
                 }
-                (reason, is_pending, block) = (None, false, end as u64);
-            }
-            Kind::Return | Kind::Indirect | Kind::JumpThrough(_) | Kind::Breakpoint => {
-                (reason, is_pending, block) = (None, false, end as u64);
-            }
-            _ if instruction.writes.is_some_and(|writes| writes.meets(Registers::one(REASON))) => {
-                reason = None
             }
             _ => {}
+        }
+        let is_border = matches!(
+            instruction.kind,
+            Kind::Call(_)
+                | Kind::Jump(_)
+                | Kind::Return
+                | Kind::Indirect
+                | Kind::JumpThrough(_)
+                | Kind::Breakpoint
+        );
+        if is_border {
+            (constants, pending, block) = (Constants::default(), None, end as u64);
         }
         pushed = match instruction.kind {
             Kind::PushConstant(number) => u32::try_from(number).ok(),
             _ => None,
         };
     }
-    for (from, to) in shared {
-        let there: Vec<u32> = jumps
-            .iter()
-            .filter(|(target, _)| (from..=to).contains(target))
-            .map(|(_, reason)| *reason)
-            .collect();
+    for (from, to, register) in shared {
+        let leads_there = |(target, constants): &(u64, Constants)| {
+            (from..=to).contains(target).then(|| constants.of(register)).flatten()
+        };
+        let there: Vec<u32> = jumps.iter().filter_map(leads_there).collect();
         // An error of an unknown reason fits no signature.
         if there.is_empty() {
             reasons.insert(u32::MAX);

@@ -1,5 +1,5 @@
 use super::fixture::{BASE, CODE, DATA, Fixture, signatures, to_data};
-use crate::{Library, Located, Role, Step, Way, Why};
+use crate::{Library, Located, Role, Step, Way, Why, signatures::AssemblySignature};
 
 /// How a compiler passes the path and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +10,8 @@ enum Style {
     Relative,
     /// Pushed and popped: small code.
     Pushed,
+    /// Without the second argument, which nobody uses.
+    Short,
     /// The call is shared: all but the first jump there.
     SharedCall,
     /// The path and the call are shared: only the reason is not.
@@ -45,7 +47,7 @@ impl Code {
             self.add(&u32::try_from(BASE + (DATA + path) as u64).unwrap().to_le_bytes());
         } else {
             let number = to_data(self.bytes.len() + 7, path);
-            self.add(&[0x48, 0x8d, 0x0d]);
+            self.add(&[0x48, 0x8d, if style == Style::Short { 0x15 } else { 0x0d }]);
             self.add(&number);
         }
     }
@@ -55,6 +57,7 @@ impl Code {
             // Constants of one byte have a sign.
             Style::Pushed if reason < 128 => self.add(&[0x6a, 16, 0x5f, 0x6a, reason, 0x5a]),
             Style::Pushed => self.add(&[0x6a, 16, 0x5f, 0x68, reason, 0, 0, 0, 0x5a]),
+            Style::Short => self.add(&[0xbf, 16, 0, 0, 0, 0xbe, reason, 0, 0, 0, 0xb9, 0x47, 3, 0, 0]),
             _ => self.add(&[0xbf, 16, 0, 0, 0, 0x31, 0xf6, 0xba, reason, 0, 0, 0]),
         }
     }
@@ -159,7 +162,8 @@ fn boringssl(style: Style, is_padded: bool, impl_reasons: &[u8], peek: bool) -> 
 
 #[test]
 fn boringssl_is_found_however_it_was_compiled() {
-    let styles = [Style::Constant, Style::Relative, Style::Pushed, Style::SharedCall, Style::SharedPath];
+    let styles =
+        [Style::Constant, Style::Relative, Style::Pushed, Style::Short, Style::SharedCall, Style::SharedPath];
     for style in styles {
         for is_padded in [true, false] {
             for (reasons, peek) in [(&[215, 226][..], false), (&[182, 110, 215, 226][..], true)] {
@@ -242,6 +246,11 @@ fn assembly(name: &str, library: Library) -> Vec<u8> {
     let signatures = signatures();
     let signature =
         signatures.assembly.iter().find(|one| one.name == name && one.library == library).unwrap();
+    filled(signature)
+}
+
+/// The bytes of a signature, with other displacements, and padding behind them.
+fn filled(signature: &AssemblySignature) -> Vec<u8> {
     let mut bytes: Vec<u8> = signature.bytes.iter().map(|byte| byte.unwrap_or(0x5a)).collect();
     bytes.resize(256, 0xcc);
     bytes
@@ -254,7 +263,7 @@ fn every_assembly_signature_finds_its_own_function_and_no_other() {
         for is_marked in [false, true] {
             let mut code = vec![0xcc; 60];
             code.extend(if is_marked { [0xf3, 0x0f, 0x1e, 0xfa] } else { [0xcc; 4] });
-            code.extend(assembly(&signature.name, signature.library));
+            code.extend(filled(signature));
             let located = rustls(code, b"");
             let case = format!("{} {is_marked} {located:#?}", signature.name);
             assert_eq!((located.stacks.len(), located.stacks[0].functions.len()), (1, 1), "{case}");
