@@ -14,7 +14,7 @@ use crate::{
     signatures::AssemblySignature,
 };
 
-/// `endbr64`: a compiler that protects against forged jumps begins functions with it, and assemblers do if they are told to.
+/// `endbr64`: a compiler that protects against forged jumps begins functions with it, and assemblers do if they are asked to.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 /// Where the functions of the signatures begin in the file: for each signature, in order.
@@ -64,8 +64,8 @@ pub(crate) fn matches(
     Ok(found)
 }
 
-/// Whose each place is: signatures, libraries, and places of both. Some functions are the same in two libraries, and a program can have
-/// both of them. A linker lays the functions of one library beside each other: such a place belongs to the library whose own function is
+/// Which library each offset belongs to: signatures, libraries, and the offsets of both. Some functions are the same in two libraries, and a program can have
+/// both of them. A linker lays the functions of one library beside each other: such an offset belongs to the library whose own function is
 /// nearest.
 pub(crate) fn attributed<'a>(
     signatures: &'a [AssemblySignature],
@@ -76,21 +76,21 @@ pub(crate) fn attributed<'a>(
         .iter()
         .zip(found)
         .filter(|(signature, _)| signature.library != Library::Rustls)
-        .flat_map(|(signature, places)| places.iter().map(|place| (signature.library, *place)))
+        .flat_map(|(signature, offsets)| offsets.iter().map(|offset| (signature.library, *offset)))
         .collect();
     let mut all = Vec::new();
-    for (signature, places) in signatures.iter().zip(found) {
+    for (signature, offsets) in signatures.iter().zip(found) {
         let mut by_library: BTreeMap<Library, Vec<u64>> = BTreeMap::new();
-        for place in places {
+        for offset in offsets {
             let nearest =
-                || own.iter().min_by_key(|(_, other)| other.abs_diff(*place)).map(|(library, _)| *library);
+                || own.iter().min_by_key(|(_, other)| other.abs_diff(*offset)).map(|(library, _)| *library);
             let library = match marks.provider(signature.library) {
                 Library::Rustls => nearest().unwrap_or(Library::Rustls),
                 known => known,
             };
-            by_library.entry(library).or_default().push(*place);
+            by_library.entry(library).or_default().push(*offset);
         }
-        all.extend(by_library.into_iter().map(|(library, places)| (signature, library, places)));
+        all.extend(by_library.into_iter().map(|(library, offsets)| (signature, library, offsets)));
     }
     all
 }

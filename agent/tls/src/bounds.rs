@@ -31,8 +31,8 @@ pub const MAX_BUILD_ID_BYTES: usize = 128;
 pub const MAX_SYMBOLS: u64 = 16 << 20;
 /// Symbols of one chain of a hash table.
 pub const MAX_HASH_CHAIN: u32 = 4096;
-/// Places of one name in a table of names: those of other names that end with it count as well.
-pub const MAX_NAME_PLACES: usize = 256;
+/// Offsets of one name in a table of names: those of other names that end with it count as well.
+pub const MAX_NAME_OFFSETS: usize = 256;
 /// Functions of one name.
 pub const MAX_SAME_NAME: usize = 4;
 /// Relocations that are searched for the name of an imported function.
@@ -42,10 +42,10 @@ pub const MAX_RELOCATIONS: u64 = 1 << 20;
 pub const MAX_OCCURRENCES: usize = 64;
 /// References to the texts of one search.
 pub const MAX_REFERENCES: usize = 4096;
-/// Occurrences of the anchor of one signature. More say that it is no anchor in this file.
+/// Occurrences of the anchor of one signature. With more, it is no anchor in this file.
 pub const MAX_ANCHORS: usize = 1024;
 
-/// Places that calls lead to, near the instructions whose functions are looked for.
+/// Targets of calls, near the instructions whose functions are looked for.
 pub const MAX_CALLED: usize = 65_536;
 /// Beginnings of functions that are tried for one instruction.
 pub const MAX_STARTS: usize = 8;
@@ -61,7 +61,7 @@ pub const MAX_RETURNS: usize = 256;
 
 /// Functions of a Go program. Large ones have some 200,000.
 pub const MAX_GO_FUNCTIONS: u64 = 4 << 20;
-/// Places where the magic number of Go's table of functions may stand by chance.
+/// Offsets at which the magic number of Go's table of functions may stand by chance.
 pub const MAX_GO_TABLES: usize = 32;
 /// Bytes of the table of names of a Go program.
 pub const MAX_GO_NAMES_BYTES: u64 = 512 << 20;

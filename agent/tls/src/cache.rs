@@ -35,7 +35,7 @@ impl FileId {
     /// Of an open file.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system refuses.
     pub fn of(file: &File) -> io::Result<Self> {
         let metadata = file.metadata()?;
         Ok(Self {
@@ -87,7 +87,7 @@ pub enum CacheError {
     Io {
         /// Which file.
         path: PathBuf,
-        /// What the system says.
+        /// The reason of the system.
         error: io::Error,
     },
     /// It is not what this program wrote.

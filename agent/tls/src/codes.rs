@@ -104,15 +104,15 @@ fn reporters<'a>(
         return Ok(found);
     }
     let references = search::references(image, elf, &targets)?;
-    let places: Vec<u64> = references.iter().map(|reference| reference.offset).collect();
+    let offsets: Vec<u64> = references.iter().map(|reference| reference.offset).collect();
     let mut functions: BTreeMap<(&str, u64), (Extent, Vec<u64>)> = BTreeMap::new();
-    for (reference, extent) in references.iter().zip(extent::around(image, elf, &places)?) {
+    for (reference, extent) in references.iter().zip(extent::around(image, elf, &offsets)?) {
         let (Some(file), Some(extent)) = (of.get(reference.target).copied(), extent) else { continue };
         let entry = functions.entry((file, extent.offset)).or_insert_with(|| (extent, Vec::new()));
         entry.1.push(reference.offset);
     }
-    for ((file, _), (extent, places)) in functions {
-        found.entry(file).or_default().push(report(extent, &places));
+    for ((file, _), (extent, offsets)) in functions {
+        found.entry(file).or_default().push(report(extent, &offsets));
     }
     Ok(found)
 }
@@ -147,12 +147,12 @@ impl Constants {
     }
 }
 
-/// Which errors a function reports, that refers to the path of its source at these places.
-fn report(extent: Extent, places: &[u64]) -> Reporter {
+/// Which errors a function reports, that refers to the path of its source at these offsets.
+fn report(extent: Extent, offsets: &[u64]) -> Reporter {
     let (mut reasons, mut calls, mut stores) = (BTreeSet::new(), BTreeSet::new(), false);
     // What is in the registers, what was pushed last, and where the instructions begin that nothing jumps out of.
     let (mut constants, mut pushed, mut block) = (Constants::default(), None, 0);
-    // The register whose number is the reason, where the path is in another.
+    // The register that has the reason, once another has the path.
     let mut pending: Option<u8> = None;
     // Where jumps go, and what was in the registers then: compilers share the call, and what is the same before it.
     let mut jumps: Vec<(u64, Constants)> = Vec::new();
@@ -162,7 +162,7 @@ fn report(extent: Extent, places: &[u64]) -> Reporter {
         let end = walk.at();
         let bytes = extent.offset + at as u64..extent.offset + end as u64;
         stores |= extent.code.get(at..).is_some_and(x86::stores);
-        let has_path = places.iter().any(|place| bytes.contains(place));
+        let has_path = offsets.iter().any(|offset| bytes.contains(offset));
         constants.forget(instruction.writes);
         match instruction.kind {
             Kind::Lea(register, _) | Kind::Constant(register, _) if has_path => {

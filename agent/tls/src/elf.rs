@@ -1,7 +1,7 @@
 //! The parts of an ELF file that the search needs: what is mapped where, the dynamic section, the build id.
 //!
-//! Source: System V ABI, chapter 5 and "ELF-64 Object File Format"; the numbers are those of `elf.h`. What the program headers
-//! say comes first, for those the kernel and the linker read; section headers are read where they are there, and may be stripped.
+//! Source: System V ABI, chapter 5 and "ELF-64 Object File Format"; the numbers are those of `elf.h`. The program headers
+//! come first, for the kernel and the linker read those; section headers are read where they are there, and may be stripped.
 
 use std::ops::Range;
 
@@ -51,7 +51,7 @@ pub struct Section {
     pub link: u32,
 }
 
-/// What the dynamic section says; addresses are those before loading.
+/// The content of the dynamic section; addresses are those before loading.
 #[derive(Clone, Debug, Default)]
 pub struct Dynamic {
     /// Libraries that it needs.

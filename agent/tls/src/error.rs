@@ -18,7 +18,7 @@ pub enum LocateError {
     Outside {
         /// What was looked for.
         what: &'static str,
-        /// Where it is said to be, in bytes.
+        /// Its alleged offset, in bytes.
         offset: u64,
     },
     /// There is more of something than the bound.

@@ -1,6 +1,6 @@
 //! Where the function begins and ends that an instruction belongs to, in files without symbols.
 //!
-//! The table of what can be unwound says it, where it was kept (Linux Standard Base, ".eh_frame_hdr"). Elsewhere the padding does:
+//! The table of what can be unwound has both, where it was kept (Linux Standard Base, ".eh_frame_hdr"). Elsewhere the padding shows them:
 //! compilers fill what is between functions, which begin at multiples of 16, with `int3`. Where code is to be small there is none:
 //! a function is what something calls.
 
@@ -69,7 +69,7 @@ pub(crate) fn around(image: &mut Image<'_>, elf: &Elf, offsets: &[u64]) -> Resul
     Ok(found)
 }
 
-/// As `.eh_frame_hdr` and the description that its entry names say.
+/// By `.eh_frame_hdr` and the description that its entry names.
 fn by_unwinding(image: &mut Image<'_>, elf: &Elf, offset: u64) -> Result<Option<Extent>> {
     /// Version 1; the pointer relative to itself, the count as it is, and the table relative to its header, in four bytes each.
     const USUAL: [u8; 4] = [1, 0x1b, 0x03, 0x3b];

@@ -124,7 +124,7 @@ pub enum Role {
     Seal,
     /// Decrypts one record, or some of it: the plaintext is in the output at return.
     Open,
-    /// Does either, which are the same: the key tells which. The plaintext is in the input at entry, or in the output at return.
+    /// Does either, which are the same: the key shows which. The plaintext is in the input at entry, or in the output at return.
     Cipher,
 }
 
@@ -227,7 +227,7 @@ pub enum Step {
     Undecoded,
 }
 
-/// Where to probe the entry of a function. All arguments are where [`Function::arguments`] says.
+/// Where to probe the entry of a function. All arguments are where [`Function::arguments`] has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     /// Offset in the file.
@@ -275,7 +275,7 @@ pub struct Function {
 pub struct Stack {
     /// Which.
     pub library: Library,
-    /// Its version, where the file says it.
+    /// Its version, where the file has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Its functions, by role and name.
@@ -295,7 +295,7 @@ impl Stack {
 pub struct Unknown {
     /// Which.
     pub library: Library,
-    /// Its version, where the file says it.
+    /// Its version, where the file has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Why its functions were not found.
@@ -312,7 +312,7 @@ pub enum Why {
     NothingFits,
     /// Only functions of these roles were found.
     Partial(Vec<Role>),
-    /// The same function seems to be in several places.
+    /// The same function seems to be there several times.
     Ambiguous(String),
     /// Only symbols are known on this machine, and there are none.
     Machine,
@@ -324,7 +324,7 @@ impl fmt::Display for Why {
             Self::NoWay => to.write_str("functions of this library are not known"),
             Self::NothingFits => to.write_str("no signature fits this build"),
             Self::Partial(roles) => write!(to, "only functions of these roles were found: {roles:?}"),
-            Self::Ambiguous(name) => write!(to, "{name} seems to be in several places"),
+            Self::Ambiguous(name) => write!(to, "{name} seems to be there several times"),
             Self::Machine => {
                 to.write_str("on this machine functions are found by symbols alone, and it has none")
             }

@@ -36,7 +36,7 @@ pub(crate) struct GoFunction {
     pub(crate) size: u64,
 }
 
-/// What a file says of Go.
+/// What a file has of Go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Go {
     /// The version of Go that built it, as in `go1.22.3`.
@@ -45,7 +45,7 @@ pub(crate) struct Go {
     pub(crate) has_package: bool,
     /// The functions that were looked for.
     pub(crate) functions: Vec<GoFunction>,
-    /// Whether it is of a Go whose table is not read.
+    /// Whether it is of a version of Go with a table that is not read.
     pub(crate) is_old: bool,
 }
 
@@ -81,11 +81,11 @@ pub(crate) fn functions(
     let endings: Vec<Vec<u8>> = names.iter().map(|name| [b"\0", name.as_bytes(), b"\0"].concat()).collect();
     let start = [b"\0", package.as_bytes()].concat();
     let texts: Vec<&[u8]> = endings.iter().map(Vec::as_slice).chain([start.as_slice()]).collect();
-    let mut places = search::texts(image, &[range], &texts, 1)?;
-    found.has_package = places.pop().is_some_and(|places| !places.is_empty());
+    let mut offsets = search::texts(image, &[range], &texts, 1)?;
+    found.has_package = offsets.pop().is_some_and(|offsets| !offsets.is_empty());
     // The name begins behind the zero that ends the one before.
     let wanted: Vec<Option<u64>> =
-        places.iter().map(|places| places.first().map(|at| at + 1 - table.names)).collect();
+        offsets.iter().map(|offsets| offsets.first().map(|at| at + 1 - table.names)).collect();
     if wanted.iter().any(Option::is_some) {
         table.walk(image, elf, &wanted, &mut found.functions)?;
     }
@@ -106,9 +106,9 @@ fn find(image: &mut Image<'_>, elf: &Elf) -> Result<Option<Table>> {
         return Ok(None);
     }
     let texts: Vec<&[u8]> = BEGINNINGS.iter().map(<[u8; 8]>::as_slice).collect();
-    let mut places = search::texts(image, &elf.mapped(), &texts, MAX_GO_TABLES)?.concat();
-    places.sort_unstable();
-    for offset in places.into_iter().filter(|offset| offset % 8 == 0) {
+    let mut offsets = search::texts(image, &elf.mapped(), &texts, MAX_GO_TABLES)?.concat();
+    offsets.sort_unstable();
+    for offset in offsets.into_iter().filter(|offset| offset % 8 == 0) {
         let end =
             elf.mapped().into_iter().find(|range| range.contains(&offset)).map_or(offset, |range| range.end);
         if let Some(table) = Table::read(image, elf, offset, end)? {
@@ -141,7 +141,7 @@ impl Table {
         if !fits || count == 0 || count > MAX_GO_FUNCTIONS {
             return Ok(None);
         }
-        // Where the program is loaded anywhere, or since 1.26, the header does not say where the text begins.
+        // Where the program is loaded anywhere, or since 1.26, the header lacks the address of the text.
         let text = match (is_first, text) {
             (false, 0) => match elf.section(".text") {
                 Some(section) => section.address,
@@ -159,7 +159,7 @@ impl Table {
         }))
     }
 
-    /// Goes through all functions for those whose names begin at these places.
+    /// Goes through all functions for those with names that begin at these offsets.
     fn walk(
         &self,
         image: &mut Image<'_>,
@@ -303,7 +303,7 @@ pub(crate) fn is_function(code: &[u8]) -> bool {
 pub(crate) fn arm_returns(code: &[u8], most: usize) -> Option<Vec<u64>> {
     /// `ret`, to the address in x30.
     const RETURN: [u8; 4] = [0xc0, 0x03, 0x5f, 0xd6];
-    let places = code.chunks_exact(4).zip(0_u64..).filter(|(word, _)| *word == RETURN).map(|(_, at)| 4 * at);
-    let found: Vec<u64> = places.collect();
+    let offsets = code.chunks_exact(4).zip(0_u64..).filter(|(word, _)| *word == RETURN).map(|(_, at)| 4 * at);
+    let found: Vec<u64> = offsets.collect();
     (!found.is_empty() && found.len() <= most).then_some(found)
 }

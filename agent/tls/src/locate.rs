@@ -52,7 +52,7 @@ const ARM_REGISTERS: [Register; 8] = [
     Register::X6,
     Register::X7,
 ];
-/// Bytes of a function whose length nothing says.
+/// Bytes of a function of unknown length.
 const UNKNOWN_LENGTH: u64 = 2048;
 
 /// Finds the functions through which plaintext enters and leaves TLS in a program or library.
@@ -95,7 +95,7 @@ struct Search<'a, 'b> {
     unknown: BTreeMap<Library, Unknown>,
 }
 
-/// What a signature says of a function.
+/// What is known of a function.
 struct Known<'a> {
     name: &'a str,
     role: Role,
@@ -205,7 +205,7 @@ impl Search<'_, '_> {
             found.entry(marks.flavour(signature.library)).or_default().push(function);
         }
         for (library, functions) in found {
-            // OpenSSL's interface on top of GnuTLS, in whose library the plaintext is seen.
+            // OpenSSL's interface on top of GnuTLS: the plaintext is seen in the library of that.
             let is_other = |name: &String| name.starts_with("libgnutls.so");
             if library == Library::OpenSsl && self.elf.dynamic.needed.iter().any(is_other) {
                 continue;
@@ -400,7 +400,7 @@ impl Search<'_, '_> {
         }
         let signatures = self.signatures;
         let found = assembly::matches(self.image, self.elf, &signatures.assembly)?;
-        for (signature, library, places) in assembly::attributed(&signatures.assembly, &found, marks) {
+        for (signature, library, offsets) in assembly::attributed(&signatures.assembly, &found, marks) {
             // Whole records are seen where these functions are called from.
             let is_covered = |stack: &Stack| {
                 stack.is_whole() && stack.functions.iter().any(|function| function.way == Way::ErrorCodes)
@@ -408,7 +408,7 @@ impl Search<'_, '_> {
             if self.stacks.get(&library).is_some_and(is_covered) {
                 continue;
             }
-            if places.len() > MAX_SAME_NAME {
+            if offsets.len() > MAX_SAME_NAME {
                 self.miss(library, marks.version(library), Why::Ambiguous(signature.name.clone()));
                 continue;
             }
@@ -421,15 +421,15 @@ impl Search<'_, '_> {
                 convention: Convention::C,
                 is_shared: signature.shared,
             };
-            for place in places {
-                let function = self.function(&known, place, 0)?.0;
+            for offset in offsets {
+                let function = self.function(&known, offset, 0)?.0;
                 self.add(library, marks.version(library), vec![function]);
             }
         }
         Ok(())
     }
 
-    /// Reports the libraries that are there, and whose functions were not found, or not those of both directions.
+    /// Reports the libraries that are there without functions, or with those of one direction only.
     fn leave_over(&mut self, marks: &Marks) {
         for library in marks.libraries() {
             let family: Vec<Library> = marks::family(library).to_vec();

@@ -1,4 +1,4 @@
-//! What the texts in a file say: which libraries are in it, of which version, and where the texts are that functions refer to.
+//! What the texts in a file show: which libraries are in it, of which version, and where the texts are that functions refer to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,16 +53,16 @@ pub(crate) fn read(image: &mut Image<'_>, elf: &Elf, signatures: &Signatures) ->
         .map(|text| text.as_bytes().to_vec());
     let texts: Vec<Vec<u8>> = texts.chain(names).chain(files.iter().map(|file| ended(file))).collect();
     let wanted: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
-    let mut places = search::mapped_texts(image, elf, &wanted)?.into_iter();
+    let mut offsets = search::mapped_texts(image, elf, &wanted)?.into_iter();
     let mut marks = Marks::default();
     for marker in &signatures.markers {
         let mut is_there = false;
         if let Some(text) = &marker.text {
-            let places = places.next().unwrap_or_default();
-            is_there = !places.is_empty() && !marker.version;
-            for place in places.into_iter().filter(|_| marker.version) {
+            let offsets = offsets.next().unwrap_or_default();
+            is_there = !offsets.is_empty() && !marker.version;
+            for offset in offsets.into_iter().filter(|_| marker.version) {
                 let behind =
-                    image.up_to("a text", place.saturating_add(text.len() as u64), MAX_VERSION_BYTES)?;
+                    image.up_to("a text", offset.saturating_add(text.len() as u64), MAX_VERSION_BYTES)?;
                 if let Some(version) = version(text, &behind) {
                     is_there = true;
                     // Prose about a version names fewer numbers than the version itself.
@@ -80,21 +80,21 @@ pub(crate) fn read(image: &mut Image<'_>, elf: &Elf, signatures: &Signatures) ->
             if marker.detail { &mut marks.details } else { &mut marks.libraries }.insert(marker.library);
         }
     }
-    marks.names = places.by_ref().take(signatures.names.len()).collect();
-    for (file, places) in files.iter().zip(places) {
+    marks.names = offsets.by_ref().take(signatures.names.len()).collect();
+    for (file, offsets) in files.iter().zip(offsets) {
         let mut starts = Vec::new();
-        for place in places {
-            starts.extend(start(image, place)?);
+        for offset in offsets {
+            starts.extend(start(image, offset)?);
         }
         marks.files.insert((*file).to_owned(), starts);
     }
     Ok(marks)
 }
 
-/// Where the text begins that has a byte at `place`: behind the zero before.
-fn start(image: &mut Image<'_>, place: u64) -> Result<Option<u64>> {
-    let from = place.saturating_sub(MAX_NAME_BYTES as u64);
-    let before = image.up_to("a text", from, place - from)?;
+/// Where the text begins that has a byte at `offset`: behind the zero before.
+fn start(image: &mut Image<'_>, offset: u64) -> Result<Option<u64>> {
+    let from = offset.saturating_sub(MAX_NAME_BYTES as u64);
+    let before = image.up_to("a text", from, offset - from)?;
     Ok(memchr::memrchr(0, &before).map(|zero| from + zero as u64 + 1))
 }
 
@@ -116,7 +116,7 @@ impl Marks {
         self.libraries.contains(&library)
     }
 
-    /// The libraries that are in the file, whose texts are certain.
+    /// The libraries that are in the file for certain.
     pub(crate) fn libraries(&self) -> impl Iterator<Item = Library> {
         self.libraries.iter().copied().filter(|library| *library != Library::Other)
     }
@@ -129,7 +129,7 @@ impl Marks {
         }
     }
 
-    /// The version that the file says.
+    /// The version that the file names.
     pub(crate) fn version(&self, library: Library) -> Option<&str> {
         let family = family(library).iter();
         let own = self
@@ -167,7 +167,7 @@ impl Marks {
             Library::OpenSsl if self.has(Library::BoringSsl) => Library::BoringSsl,
             Library::OpenSsl if is(Library::OpenSsl3) => Library::OpenSsl3,
             Library::OpenSsl if is(Library::OpenSsl11) => Library::OpenSsl11,
-            Library::OpenSsl if self.names.iter().any(|places| !places.is_empty()) => Library::OpenSsl3,
+            Library::OpenSsl if self.names.iter().any(|offsets| !offsets.is_empty()) => Library::OpenSsl3,
             Library::Rustls => self.provider(library),
             other => other,
         }

@@ -50,7 +50,7 @@ pub(crate) struct Reference {
     pub(crate) target: usize,
 }
 
-/// Instructions that refer to one of some addresses: `lea` relative to the instruction or, in programs that are loaded where they say,
+/// Instructions that refer to one of some addresses: `lea` relative to the instruction or, in programs that are loaded at a fixed address,
 /// a constant. In order; other bytes can look like such an instruction.
 pub(crate) fn references(image: &mut Image<'_>, elf: &Elf, targets: &[u64]) -> Result<Vec<Reference>> {
     /// Bytes of a displacement, and of what precedes it in a `lea`.

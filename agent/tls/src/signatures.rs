@@ -1,6 +1,6 @@
 //! What is known of the functions of libraries: a table of data with a version of its own, to which an operator can add.
 //!
-//! The built-in table is `signatures.toml`; its comments say from which builds each entry was taken.
+//! The built-in table is `signatures.toml`; its comments name the builds that each entry was taken from.
 
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ pub struct Signatures {
     pub(crate) assembly: Vec<AssemblySignature>,
 }
 
-/// A text, or the name of a library, that says what is in a file.
+/// A text, or the name of a library, that shows what is in a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Marker {
@@ -55,7 +55,7 @@ pub(crate) struct Marker {
     /// Whether a version stands behind the text: it counts only then.
     #[serde(default)]
     pub(crate) version: bool,
-    /// Whether it is no library of its own, but says which cryptography one uses, or which version it is.
+    /// Whether it is no library of its own, but shows which cryptography one uses, or which version it is.
     #[serde(default)]
     pub(crate) detail: bool,
 }
@@ -204,7 +204,7 @@ impl Signatures {
     }
 }
 
-/// FNV-1a: tells versions apart, and is no protection.
+/// FNV-1a: distinguishes versions, and is no protection.
 fn fingerprint(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

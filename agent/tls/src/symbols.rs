@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
-    bounds::{MAX_HASH_CHAIN, MAX_NAME_BYTES, MAX_NAME_PLACES, MAX_RELOCATIONS, MAX_SAME_NAME, MAX_SYMBOLS},
+    bounds::{MAX_HASH_CHAIN, MAX_NAME_BYTES, MAX_NAME_OFFSETS, MAX_RELOCATIONS, MAX_SAME_NAME, MAX_SYMBOLS},
     elf::{Elf, Fields, Section},
     error::Result,
     image::Image,
@@ -156,9 +156,9 @@ impl Table<'_, '_> {
 fn by_table(image: &mut Image<'_>, elf: &Elf, section: &Section, names: &[&str]) -> Result<Vec<Symbol>> {
     let Some(texts) = elf.sections.get(section.link as usize) else { return Ok(Vec::new()) };
     let range = texts.offset..texts.offset.saturating_add(texts.size);
-    let places = name_places(image, range, names)?;
+    let offsets = name_offsets(image, range, names)?;
     let mut found: Vec<Symbol> = Vec::new();
-    if places.is_empty() {
+    if offsets.is_empty() {
         return Ok(found);
     }
     let length = (section.size / SYMBOL_BYTES).min(MAX_SYMBOLS) * SYMBOL_BYTES;
@@ -168,7 +168,7 @@ fn by_table(image: &mut Image<'_>, elf: &Elf, section: &Section, names: &[&str])
     let mut carry: Vec<u8> = Vec::new();
     let mut take = |bytes: &[u8]| {
         for symbol in bytes.chunks_exact(SYMBOL_BYTES as usize) {
-            let Some(name) = places.get(&u64::from(Fields(symbol).u32(0))) else { continue };
+            let Some(name) = offsets.get(&u64::from(Fields(symbol).u32(0))) else { continue };
             let Some(symbol) = Symbol::read(*name, symbol) else { continue };
             let is_known =
                 found.iter().any(|known| (known.name, known.address) == (symbol.name, symbol.address));
@@ -198,21 +198,21 @@ fn by_table(image: &mut Image<'_>, elf: &Elf, section: &Section, names: &[&str])
 
 /// Where the names stand in a table of names, from its beginning on, and which that is. In the table for debuggers a name can have a
 /// version: `SSL_write@@OPENSSL_3.0.0`.
-fn name_places(image: &mut Image<'_>, range: Range<u64>, names: &[&str]) -> Result<BTreeMap<u64, usize>> {
+fn name_offsets(image: &mut Image<'_>, range: Range<u64>, names: &[&str]) -> Result<BTreeMap<u64, usize>> {
     let begin = range.start;
-    let mut places = BTreeMap::new();
+    let mut offsets = BTreeMap::new();
     let texts: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
-    let found = search::texts(image, &[range], &texts, MAX_NAME_PLACES)?;
+    let found = search::texts(image, &[range], &texts, MAX_NAME_OFFSETS)?;
     for (name, (text, found)) in names.iter().zip(found).enumerate() {
         for offset in found {
             let after: [u8; 1] =
                 image.array("the name of a symbol", offset.saturating_add(text.len() as u64))?;
             if matches!(after, [0] | [b'@']) {
-                places.insert(offset - begin, name);
+                offsets.insert(offset - begin, name);
             }
         }
     }
-    Ok(places)
+    Ok(offsets)
 }
 
 /// The name of the function whose address is put into memory at `slot` when the file is loaded: what a stub jumps to.

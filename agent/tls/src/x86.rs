@@ -50,7 +50,7 @@ pub enum Kind {
     Jump(i32),
     /// A call; how far from its end.
     Call(i32),
-    /// A call or jump to where a register or memory says.
+    /// A call or jump to an address in a register or in memory.
     Indirect,
     /// A jump to the address in memory that lies so far from its end: a stub of an imported function.
     JumpThrough(i32),
@@ -242,7 +242,7 @@ fn writing(writes: Registers) -> Option<Instruction> {
     instruction(Kind::Other, Some(Registers(writes.0 & !Registers::one(RSP).0)), stack)
 }
 
-/// One about whose effects nothing is known.
+/// One with unknown effects.
 fn opaque() -> Option<Instruction> {
     instruction(Kind::Other, None, None)
 }
@@ -281,12 +281,12 @@ fn modrm(at: &mut Cursor<'_>, prefixes: Prefixes) -> Option<ModRm> {
 }
 
 impl ModRm {
-    /// The register that an instruction writes whose target is the operand.
+    /// The register that is written where the operand is the target.
     fn target(self) -> Registers {
         if self.is_register { self.narrow(self.rm) } else { Registers::NONE }
     }
 
-    /// The same, of an instruction whose opcode is even where its operands have 8 bits.
+    /// The same, of an instruction with an opcode that is even where its operands have 8 bits.
     fn sized(self, opcode: u8) -> Registers {
         if opcode & 1 == 0 { self.target() } else { wide(self.is_register, self.rm) }
     }
