@@ -259,7 +259,7 @@ pub struct Function {
     /// program. Elsewhere `None`: probe the return as usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<Vec<u64>>,
-    /// Functions that only jump to this one: their calls are seen here.
+    /// Functions that hand each of their calls on to this one: they are seen here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
     /// It serves others besides TLS.

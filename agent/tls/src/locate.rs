@@ -210,21 +210,26 @@ impl Search<'_, '_> {
             if library == Library::OpenSsl && self.elf.dynamic.needed.iter().any(is_other) {
                 continue;
             }
-            let functions = self.without_jumps(functions)?;
+            let functions = self.without_doubles(functions)?;
             self.add(library, marks.version(library), functions);
         }
         Ok(())
     }
 
-    /// Leaves out the functions that only jump to another one: a probe on both would see each call twice.
-    fn without_jumps(&mut self, functions: Vec<(Function, Extent)>) -> Result<Vec<Function>> {
+    /// Leaves out the functions that hand each call on to another one: a probe on both would see it twice.
+    fn without_doubles(&mut self, functions: Vec<(Function, Extent)>) -> Result<Vec<Function>> {
         let mut kept: Vec<Function> = functions.iter().map(|(function, _)| function.clone()).collect();
         if self.elf.machine != Machine::X86_64 {
             return Ok(kept);
         }
         for (function, extent) in &functions {
-            let keep = function.arguments.iter().map(register).fold(Registers::NONE, Registers::and);
-            let Some(distance) = prologue::jumps_to(&extent.code, keep) else { continue };
+            // The others may be in other registers for the other function.
+            let is_same = |argument: &&Argument| {
+                matches!(argument.value, Value::Connection | Value::Buffer | Value::Length)
+            };
+            let keep =
+                function.arguments.iter().filter(is_same).map(register).fold(Registers::NONE, Registers::and);
+            let Some(distance) = prologue::hands_on(&extent.code, keep) else { continue };
             let target = extent.address.wrapping_add_signed(distance);
             let imported = self.imported(target)?;
             let is_target = |other: &&mut Function| {

@@ -59,20 +59,25 @@ pub(crate) fn probe(code: &[u8], start: u64, keep: Registers, convention: Conven
     fallback.unwrap_or(first)
 }
 
-/// Where a function that does nothing else jumps to at once, from its beginning on, and how far the jump's end is from there: it only
-/// sets further arguments.
-pub(crate) fn jumps_to(code: &[u8], keep: Registers) -> Option<i64> {
+/// Where a function hands its call on in every case, from its beginning on: the target of its first jump or call, if nothing branches before
+/// and the registers to keep are as they were. Where that is the same function for another caller, a probe there sees both.
+pub(crate) fn hands_on(code: &[u8], keep: Registers) -> Option<i64> {
     let mut walk = Walk::new(code);
     for _ in 0..MAX_PROLOGUE_INSTRUCTIONS {
         let (at, _, instruction) = walk.step()?;
         match instruction.kind {
-            Kind::Jump(distance) => {
+            Kind::Jump(distance) | Kind::Call(distance) => {
                 return Some((at + usize::from(instruction.length)) as i64 + i64::from(distance));
             }
-            Kind::Nop | Kind::Other | Kind::Lea(..) | Kind::Constant(..) => {}
+            Kind::Push
+            | Kind::PushConstant(_)
+            | Kind::Nop
+            | Kind::Other
+            | Kind::Lea(..)
+            | Kind::Constant(..) => {}
             _ => return None,
         }
-        if instruction.writes.is_none_or(|writes| writes.meets(keep)) || instruction.stack != Some(0) {
+        if instruction.writes.is_none_or(|writes| writes.meets(keep)) {
             return None;
         }
     }
@@ -237,16 +242,20 @@ mod tests {
     }
 
     #[test]
-    fn function_that_only_jumps_is_recognised() {
+    fn function_that_hands_its_call_on_is_recognised() {
         let cases = [
             ("gnutls_record_send of Debian 12", "45 31 c0 31 c9 e9 66 9c ff ff", Some(10 - 0x639a)),
             ("endbr64 and a short jump", "f3 0f 1e fa eb 10", Some(0x16)),
-            ("it has a frame of its own", "48 83 ec 08 e9 00 00 00 00", None),
+            ("SSL_write_ex of OpenSSL 4.0", "49 89 c8 31 c9 e9 d6 ff ff ff", Some(10 - 0x2a)),
+            ("it has a frame of its own", "48 83 ec 08 e9 00 00 00 00", Some(9)),
+            ("it calls", "55 48 89 e5 49 89 c8 31 c9 e8 10 00 00 00", Some(0x1e)),
+            ("it branches before", "48 85 ff 74 05 e9 00 00 00 00", None),
             ("it gives other arguments", "31 f6 e9 00 00 00 00", None),
             ("it returns", "31 c0 c3", None),
+            ("it calls what a register has", "ff d0", None),
         ];
         for (name, code, target) in cases {
-            assert_eq!(jumps_to(&bytes(code), THREE), target, "{name}");
+            assert_eq!(hands_on(&bytes(code), THREE), target, "{name}");
         }
     }
 

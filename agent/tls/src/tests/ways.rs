@@ -148,20 +148,25 @@ fn functions_of_one_direction_only_are_reported() {
 }
 
 #[test]
-fn function_that_jumps_to_another_is_not_probed_twice() {
+fn function_that_hands_on_to_another_is_not_probed_twice() {
     // xor %ecx, %ecx; jmp to the next function
     let jump = [0x31, 0xc9, 0xe9, 57, 0, 0, 0];
-    let fixture = Fixture {
-        code: code(&[&jump, PUSH, PUSH]),
-        dynamic: vec![("gnutls_record_send", 0), ("gnutls_record_send2", 64), ("gnutls_record_recv", 128)],
-        ..Fixture::default()
-    };
-    let located = fixture.locate();
-    let functions: Vec<_> = only(&located).iter().map(|f| (f.name.as_str(), f.also.clone())).collect();
-    assert_eq!(
-        functions,
-        [("gnutls_record_send2", vec!["gnutls_record_send".to_owned()]), ("gnutls_record_recv", vec![])]
-    );
+    // push %rbp; mov %rcx, %r8; xor %ecx, %ecx; call the next function; pop %rbp; ret
+    let call = [0x55, 0x49, 0x89, 0xc8, 0x31, 0xc9, 0xe8, 53, 0, 0, 0, 0x5d, 0xc3];
+    let cases = [
+        (&jump[..], ["gnutls_record_send", "gnutls_record_send2", "gnutls_record_recv"]),
+        (&call, ["SSL_write_ex", "SSL_write_ex2", "SSL_read"]),
+    ];
+    for (first, [from, to, read]) in cases {
+        let fixture = Fixture {
+            code: code(&[first, PUSH, PUSH]),
+            dynamic: vec![(from, 0), (to, 64), (read, 128)],
+            ..Fixture::default()
+        };
+        let located = fixture.locate();
+        let functions: Vec<_> = only(&located).iter().map(|f| (f.name.as_str(), f.also.clone())).collect();
+        assert_eq!(functions, [(to, vec![from.to_owned()]), (read, vec![])]);
+    }
 }
 
 #[test]
