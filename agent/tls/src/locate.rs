@@ -353,11 +353,8 @@ impl Search<'_, '_> {
 
     fn by_codes(&mut self, marks: &Marks) -> Result<()> {
         let signatures = self.signatures;
-        let is_found = |library: Library| match library {
-            // Its functions are those of OpenSSL's interface, and were found by their symbols.
-            Library::BoringSsl => self.has(&[Library::BoringSsl]),
-            _ => false,
-        };
+        // BoringSSL with symbols: its functions are those of OpenSSL's interface.
+        let is_found = |library: Library| self.stacks.get(&library).is_some_and(Stack::is_whole);
         let wanted: Vec<bool> = signatures
             .codes
             .iter()
