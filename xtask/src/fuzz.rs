@@ -8,8 +8,19 @@ use crate::setup::toolchain;
 use crate::util::{command_line, exists, root, run, target_dir};
 
 /// All of them, by what they read.
-const TARGETS: [&str; 10] =
-    ["wire", "http", "http2", "intent", "protocol", "gate", "config", "replay", "normaliser", "detector"];
+const TARGETS: [&str; 11] = [
+    "wire",
+    "http",
+    "http2",
+    "intent",
+    "protocol",
+    "gate",
+    "config",
+    "replay",
+    "normaliser",
+    "detector",
+    "tls",
+];
 /// An input that takes longer is a finding. Seconds.
 const TIMEOUT_SECONDS: u32 = 20;
 

@@ -27,6 +27,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("mcpwarden-text", 7),
     ("mcpwarden-system", 7),
     ("mcpwarden-capture", 8),
+    ("mcpwarden-tls", 8),
     ("mcpwarden-kernel", 8),
     ("mcpwarden-store", 8),
     ("mcpwarden-sinks", 8),
