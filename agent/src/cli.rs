@@ -66,7 +66,13 @@ pub enum Command {
     /// Check which features work on this machine, and explain how to enable the others.
     ///
     /// Exit status 1 if capture is impossible. Leaves nothing behind in the kernel.
+    ///
+    /// With `--tls`: reports which TLS libraries a program has, and which of their functions can be read. Exit status 1 if not all of
+    /// them can be read in both directions, 2 if there is no such program.
     Doctor {
+        /// Search this program, or all files of this process, for TLS.
+        #[arg(long, value_name = "PID|PATH")]
+        tls: Option<String>,
         /// Print JSON: one object; each of its `rows` is `works`, `off` (capture works without it), `broken` (capture needs it) or a `fact`.
         #[arg(long)]
         json: bool,

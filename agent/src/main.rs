@@ -71,7 +71,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     let verdict = |good: bool| if good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     match cli.command {
         Command::Run(options) => daemon::run(options).map(|()| ExitCode::SUCCESS),
-        Command::Doctor { json } => Ok(verdict(doctor::run(json))),
+        Command::Doctor { tls: Some(target), json } => doctor::tls::run(&target, json).map(verdict),
+        Command::Doctor { tls: None, json } => Ok(verdict(doctor::run(json))),
         Command::Match { config, json, command } => {
             matching::run(config.as_deref(), json, &command).map(verdict)
         }

@@ -1,5 +1,7 @@
 //! `mcpwarden doctor`: what works on this machine, what does not, why, and how to turn it on.
 
+pub mod tls;
+
 use std::{fs, path::Path};
 
 use comfy_table::{Attribute, Cell, Color};

@@ -1,10 +1,11 @@
 //! Commands that need no kernel: `decide`, `match`, and what all of them have.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::command::{ask, mcpwarden};
+use mcpwarden_tests::places;
 use serde_json::{Value, json};
 
 /// A configuration that cannot be used: where in it is said, once, whoever reads it.
@@ -325,5 +326,36 @@ fn help_lists_all_expected_entries() -> Result<()> {
             ensure!(said.stdout.contains(part), "{args:?}: no {part:?} in\n{}", said.stdout);
         }
     }
+    Ok(())
+}
+
+/// Arguments, exit code, and what its JSON, or its error, has in it.
+#[test]
+fn doctor_reports_the_tls_of_programs() -> Result<()> {
+    let agent = places::agent().display().to_string();
+    let directory = tempfile::tempdir()?;
+    let text = directory.path().join("text").display().to_string();
+    fs::write(&text, "no program")?;
+    let mut sleeping = Command::new("sleep").arg("60").spawn()?;
+    let pid = sleeping.id().to_string();
+    let cases = [
+        // The agent has TLS of its own: rustls with ring.
+        (vec!["--tls", &agent], 0, "\"library\":\"rustls_ring\""),
+        (vec!["--tls", &pid], 0, "\"stacks\":[]"),
+        (vec!["--tls", &text], 1, "\"error\":"),
+        (vec!["--tls", "/none"], 2, "mcpwarden: cannot read /none"),
+        (vec!["--tls", "4194305"], 2, "mcpwarden: no process 4194305"),
+        (vec!["--tls", "/dev/zero"], 1, "not a regular file"),
+    ];
+    let mut wrong = Vec::new();
+    for (arguments, code, expected) in &cases {
+        let said = ask(&[&["doctor", "--json"], arguments.as_slice()].concat())?;
+        if said.code != Some(*code) || !(said.stdout.contains(expected) || said.stderr.contains(expected)) {
+            wrong.push(format!("{arguments:?}: {:?} {} {}", said.code, said.stdout, said.stderr));
+        }
+    }
+    sleeping.kill()?;
+    sleeping.wait()?;
+    ensure!(wrong.is_empty(), "{wrong:#?}");
     Ok(())
 }
