@@ -25,6 +25,8 @@ use smallvec::{SmallVec, smallvec};
 
 use mcpwarden_terms::Direction;
 
+use crate::wire;
+
 pub use course::{Course, ResultKind, Retry, entries, of_every_try};
 pub use keys::{Respelled, respell};
 pub(crate) use mend::BLANKS;
@@ -224,12 +226,14 @@ impl IdKey {
         }
     }
 
-    /// The number that this string spells. Both official SDKs take `"id": "1"` as the answer to 1, and whatever else the
-    /// `Number` of one and the `int` of the other read as 1.
-    pub fn as_number(&self) -> Option<IdKey> {
+    /// The id of the other type that some readers take for the same. Both official SDKs take `"id": "1"` as the answer to 1, and
+    /// whatever else the `Number` of one and the `int` of the other read as 1; who keeps requests by the names of an object's members,
+    /// or in an array of PHP, takes 1 as the answer to `"1"`.
+    pub fn of_other_type(&self) -> Option<IdKey> {
         match self {
             Self::Text(text) => number_of(text).map(Self::Integer),
-            _ => None,
+            Self::Integer(number) => Some(Self::Text(number.to_string().into())),
+            Self::Float(_) | Self::Other(_) | Self::Long(_) => None,
         }
     }
 }
@@ -278,6 +282,12 @@ pub fn parse<'a>(frame: &'a [u8], scratch: &'a mut String) -> Result<Parsed<'a>,
         Ok(text) => (Cow::Borrowed(text), false),
         Err(_) => (String::from_utf8_lossy(frame), true),
     };
+    // Its NULs are no blanks.
+    if wire::is_wide(frame)
+        && let Err(error) = parse_text(&text)
+    {
+        return Err(error);
+    }
     // The usual case first; the rest has time.
     if let Cow::Borrowed(text) = text {
         match parse_text(text) {

@@ -121,7 +121,7 @@ impl LongMessage {
 
     fn answer(&mut self, id: Id<'_>, result: &RawValue, respelled: Option<&RawValue>, ahead: &mut Ahead) {
         let key = id.key();
-        let number = key.as_number();
+        let number = key.of_other_type();
         let asked = self.asked.get(&key).or_else(|| self.asked.get(number.as_ref()?));
         match asked.copied() {
             Some(AnswerTo::Greeting) => self.greeting(result, respelled, ahead),

@@ -266,7 +266,7 @@ impl Pairing {
         if self.open.contains_key(key) {
             return Some(key.clone());
         }
-        key.as_number().filter(|number| self.open.contains_key(number))
+        key.of_other_type().filter(|number| self.open.contains_key(number))
     }
 
     pub(super) fn get_mut(&mut self, key: &IdKey) -> Option<&mut Open> {
@@ -309,7 +309,7 @@ impl Pairing {
     /// The trace of the request with this id, if it is open or was answered a moment ago.
     pub(super) fn trace(&self, key: &IdKey) -> Trace {
         let open = self.find(key).and_then(|key| self.open.get(&key));
-        let number = key.as_number();
+        let number = key.of_other_type();
         let same = |(of, _): &&(IdKey, Open)| of == key || Some(of) == number.as_ref();
         let answered = || self.answered.iter().rev().find(same).map(|(_, open)| open);
         open.or_else(answered).map(|open| open.trace.clone()).unwrap_or_default()
@@ -324,7 +324,7 @@ impl Pairing {
 
     /// The request with this id that was answered last.
     pub(super) fn take_answered(&mut self, key: &IdKey) -> Option<(IdKey, Open)> {
-        let number = key.as_number();
+        let number = key.of_other_type();
         let same = |(of, _): &(IdKey, Open)| of == key || Some(of) == number.as_ref();
         let (key, open) = self.answered.iter().rposition(same).and_then(|at| self.answered.remove(at))?;
         self.bytes -= open.bytes(&key);
@@ -342,7 +342,7 @@ impl Pairing {
         if self.early.is_empty() {
             return None;
         }
-        let found = |early: &Early| early.key == *key || early.key.as_number().as_ref() == Some(key);
+        let found = |early: &Early| early.key == *key || early.key.of_other_type().as_ref() == Some(key);
         let early = self.early.iter().position(found).and_then(|at| self.early.remove(at))?;
         self.bytes -= early.bytes();
         Some(early)

@@ -28,12 +28,14 @@ pub(super) struct Mended {
 /// - Control characters in strings are escaped (`json.loads(strict=False)` of Python);
 /// - numbers that JSON does not have become strings (Python's `json`);
 /// - comments become blanks, a comma behind the last element is left out, strings may be in single quotes (Newtonsoft.Json, Jackson
-///   and System.Text.Json with their options for it), keys without any (kotlinx.serialization, `isLenient`);
+///   and System.Text.Json with their options for it); missing elements are null, `;` is a comma, `=` and `=>` are colons (Gson);
+/// - keys may be without quotes, and so may strings within an object (kotlinx.serialization, `isLenient`, which the official Kotlin SDK
+///   sets); `true`, `false` and `null` may be in any case (PHP), and numbers in other spellings (`+1`, `.5`, `007`, `0x10`);
 /// - what some reader calls white space becomes a blank, outside of strings.
 pub(super) fn mend(text: &str, out: &mut String) -> Mended {
     out.clear();
     out.reserve(text.len());
-    let mut mender = Mender { rest: text, out, comma: None, mended: Mended::default() };
+    let mut mender = Mender { rest: text, out, comma: None, objects: 0, mended: Mended::default() };
     while let Some(character) = mender.rest.chars().next() {
         mender.structure(character);
     }
@@ -45,6 +47,8 @@ struct Mender<'a> {
     out: &'a mut String,
     /// Where in `out` the last comma is, while nothing but blanks is behind it.
     comma: Option<usize>,
+    /// How many objects are open. Outside of them a word is part of a log line (`[INFO] …`), and no value.
+    objects: usize,
     mended: Mended,
 }
 
@@ -56,25 +60,45 @@ impl Mender<'_> {
                 self.comma = None;
                 self.string(character);
             }
-            '/' => self.comment(),
-            'N' | 'I' | '-' if self.is_no_number() => {
+            '/' | '#' => self.comment(),
+            // As Gson takes them, which reads leniently unless it is told not to.
+            ';' if self.objects > 0 => {
+                self.comma = Some(self.out.len());
+                self.respell(1, ",");
+            }
+            '=' if self.objects > 0 => {
+                self.comma = None;
+                self.respell(if self.rest.starts_with("=>") { 2 } else { 1 }, ":");
+            }
+            'N' | 'I' | '-' if self.objects == 0 && self.is_no_number() => {
                 self.comma = None;
                 self.number();
             }
             'a'..='z' | 'A'..='Z' | '_' | '$' => self.word(),
             ' ' | '\t' | '\n' | '\r' => self.copy(character),
             _ if is_blank(character) => self.respace(character.len_utf8()),
+            '{' => {
+                self.comma = None;
+                self.objects += 1;
+                self.copy(character);
+            }
             ',' => {
+                // Nothing between two commas, or before the first, is null.
+                if self.objects > 0 && (self.comma.is_some() || self.out.trim_end().ends_with('[')) {
+                    self.respell(0, "null");
+                }
                 self.comma = Some(self.out.len());
                 self.copy(character);
             }
             '}' | ']' => {
+                self.objects = self.objects.saturating_sub(usize::from(character == '}'));
                 if let Some(at) = self.comma.take() {
                     self.mended = Mended { any: true, syntax: true };
                     self.out.replace_range(at..=at, " ");
                 }
                 self.copy(character);
             }
+            _ if self.objects > 0 && !matches!(character, '[' | ':' | '\\') => self.value(),
             _ => {
                 self.comma = None;
                 self.copy(character);
@@ -88,8 +112,13 @@ impl Mender<'_> {
     }
 
     fn respace(&mut self, length: usize) {
+        self.respell(length, " ");
+    }
+
+    /// Other readers write what comes another way.
+    fn respell(&mut self, length: usize, by: &str) {
         self.mended.syntax = true;
-        self.replace(length, " ");
+        self.replace(length, by);
     }
 
     fn replace(&mut self, length: usize, by: &str) {
@@ -103,12 +132,13 @@ impl Mender<'_> {
     }
 
     fn comment(&mut self) {
-        let end = if self.rest.starts_with("//") {
-            self.rest.find('\n')
+        let Some(character) = self.rest.chars().next() else { return };
+        let end = if self.rest.starts_with("//") || self.objects > 0 && self.rest.starts_with('#') {
+            self.rest.find(['\n', '\r'])
         } else if self.rest.starts_with("/*") {
             self.rest.get(2..).and_then(|text| text.find("*/")).map(|at| at + 4)
         } else {
-            return self.copy('/');
+            return if self.objects > 0 { self.value() } else { self.copy(character) };
         };
         self.respace(end.unwrap_or(self.rest.len()));
     }
@@ -122,10 +152,55 @@ impl Mender<'_> {
         if after.trim_start().starts_with(':') {
             self.mended = Mended { any: true, syntax: true };
             self.out.extend(["\"", word, "\""]);
+        } else if self.objects > 0 {
+            return self.value();
         } else {
             self.out.push_str(word);
         }
         self.rest = after;
+    }
+
+    /// Takes what stands for itself up to the next blank or sign of JSON: a number, a word of JSON, or a string without quotes.
+    fn value(&mut self) {
+        self.comma = None;
+        let is_end =
+            |c: char| c.is_ascii_whitespace() || matches!(c, '{' | '}' | '[' | ']' | ':' | ',' | '"' | '\\');
+        let length = self.rest.find(is_end).unwrap_or(self.rest.len());
+        let (word, _) = self.rest.split_at(length);
+        // Within other words a semicolon is a letter, to kotlinx.serialization.
+        let literal = word.split_once(';').map(|(literal, _)| literal).filter(|literal| is_literal(literal));
+        let (word, after) = self.rest.split_at(literal.map_or(length, str::len));
+        let value = word.trim_end_matches(is_blank);
+        self.rest = after;
+        if is_literal(value) {
+            self.out.push_str(value);
+        } else if NO_NUMBERS.contains(&value) {
+            self.mended.any = true;
+            self.out.extend(["\"", value, "\""]);
+        } else {
+            self.mended = Mended { any: true, syntax: true };
+            match literal_of(value) {
+                Some(literal) => self.out.push_str(&literal),
+                None => self.quoted(value),
+            }
+        }
+        // What some reader calls white space may stand behind it.
+        if value.len() < word.len() {
+            self.mended = Mended { any: true, syntax: true };
+            self.out.push(' ');
+        }
+    }
+
+    fn quoted(&mut self, text: &str) {
+        self.out.push('"');
+        for character in text.chars() {
+            match character {
+                // Writing to a string cannot fail.
+                ..' ' => drop(write!(self.out, "\\u{:04x}", u32::from(character))),
+                _ => self.out.push(character),
+            }
+        }
+        self.out.push('"');
     }
 
     fn is_no_number(&self) -> bool {
@@ -185,6 +260,34 @@ impl Mender<'_> {
     }
 }
 
+/// Whether it is a number, `true`, `false` or `null` as JSON has them.
+fn is_literal(text: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+/// A number, `true`, `false` or `null` in a spelling that only some readers know, as JSON has it.
+fn literal_of(text: &str) -> Option<String> {
+    let small = text.to_ascii_lowercase();
+    if matches!(small.as_str(), "true" | "false" | "null") {
+        return Some(small);
+    }
+    if matches!(text, "None" | "undefined") {
+        return Some("null".to_owned());
+    }
+    let unsigned = small.trim_start_matches(['+', '-']);
+    let sign = if small.starts_with('-') { "-" } else { "" };
+    if small.len() > unsigned.len() + 1 {
+        return None;
+    }
+    if let Some(digits) = unsigned.strip_prefix("0x") {
+        return u64::from_str_radix(digits, 16).ok().map(|number| format!("{sign}{number}"));
+    }
+    let digits = unsigned.trim_start_matches('0');
+    let zero = if digits.starts_with(|c: char| c.is_ascii_digit()) { "" } else { "0" };
+    let number = format!("{sign}{zero}{}", digits.strip_suffix('.').unwrap_or(digits));
+    is_literal(&number).then_some(number)
+}
+
 fn is_blank(character: char) -> bool {
     character.is_ascii_whitespace() || BLANKS.contains(&character)
 }
@@ -209,6 +312,39 @@ mod tests {
             ("{\"a\":\"//\"}", "{\"a\":\"//\"}", (false, false)),
             ("{a: 1, b_c :true}", r#"{"a": 1, "b_c" :true}"#, (true, true)),
             ("[INFO]", "[INFO]", (false, false)),
+            (
+                "{a: Wipes\u{a0}it , 'b':[x-1, y]}",
+                "{\"a\": \"Wipes\u{a0}it\" , \"b\":[\"x-1\", \"y\"]}",
+                (true, true),
+            ),
+            (
+                "{\"a\":TRUE,\"b\":False,\"c\":NULL,\"d\":None}",
+                r#"{"a":true,"b":false,"c":null,"d":null}"#,
+                (true, true),
+            ),
+            (
+                "{\"a\":+1,\"b\":.5,\"c\":007,\"d\":0x1F,\"e\":-.5e3,\"f\":5.}",
+                r#"{"a":1,"b":0.5,"c":7,"d":31,"e":-0.5e3,"f":5}"#,
+                (true, true),
+            ),
+            ("{\"a\":1,\"b\":-0.5e3,\"c\":null}", r#"{"a":1,"b":-0.5e3,"c":null}"#, (false, false)),
+            (
+                "{\"a\":NaN,\"b\":-Infinity,\"c\":Nancy}",
+                r#"{"a":"NaN","b":"-Infinity","c":"Nancy"}"#,
+                (true, true),
+            ),
+            (
+                "{a: /srv/x, b: 2fast, c: é, d: --, e: +-1, f: 0x, g: 1.2.3}",
+                r#"{"a": "/srv/x", "b": "2fast", "c": "é", "d": "--", "e": "+-1", "f": "0x", "g": "1.2.3"}"#,
+                (true, true),
+            ),
+            ("{\"a\":1\u{a0}}", "{\"a\":1 }", (true, true)),
+            ("{\"a\":x\u{1}y}", r#"{"a":"x\u0001y"}"#, (true, true)),
+            ("{\"a\"=>1;\"b\" = [,2,,3]} # ok", r#"{"a":1,"b" : [null,2,null,3]} # ok"#, (true, true)),
+            ("{\"a\":1, # one\r\"b\":a=b;}", "{\"a\":1,  \r\"b\":\"a=b;\"}", (true, true)),
+            ("[1,,2]", "[1,,2]", (false, false)),
+            ("{\"a\":x\"y\"}", r#"{"a":"x""y"}"#, (true, true)),
+            ("server {ready} on [::1]:80", "server {\"ready\"} on [::1]:80", (true, true)),
             ("/", "/", (false, false)),
             ("\"a\\", "\"a\\", (false, false)),
         ];

@@ -136,8 +136,9 @@ fn request_ids_are_paired_by_value() {
             }
         }
     }
-    assert_eq!(Id("\"7\"").key().as_number(), Some(IdKey::Integer(7)));
-    assert_eq!(Id("\"x\"").key().as_number(), None);
+    assert_eq!(Id("\"7\"").key().of_other_type(), Some(IdKey::Integer(7)));
+    assert_eq!(Id("7.0").key().of_other_type(), Some(IdKey::Text("7".into())));
+    assert_eq!(Id("\"x\"").key().of_other_type(), None);
 }
 
 #[test]

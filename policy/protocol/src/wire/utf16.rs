@@ -35,16 +35,50 @@ pub(super) enum Decoded {
     Text(Vec<u8>),
 }
 
-/// The text of a frame in UTF-16 without a mark, which `json.loads` of Python and others recognize by its first bracket.
+/// An encoding without a mark, which `json.loads` of Python and others recognize by where the zeros are in its first letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unmarked {
+    Utf16 { little_endian: bool },
+    Utf32 { little_endian: bool },
+}
+
+impl Unmarked {
+    /// That of a frame. The line feed behind a frame is one byte to whoever cuts lines: the zeros of it that come behind that byte are
+    /// the first of the next frame, which then looks like one in the other byte order, and is read as such with the same result.
+    fn of(frame: &[u8]) -> Option<Self> {
+        match frame {
+            [0, 0, 0, b'{' | b'[', ..] => Some(Self::Utf32 { little_endian: false }),
+            [b'{' | b'[', 0, 0, 0, ..] => Some(Self::Utf32 { little_endian: true }),
+            [0, b'{' | b'['] | [0, b'{' | b'[', 0, ..] => Some(Self::Utf16 { little_endian: false }),
+            [b'{' | b'[', 0] | [b'{' | b'[', 0, _] | [b'{' | b'[', 0, _, 0, ..] => {
+                Some(Self::Utf16 { little_endian: true })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether a frame is in UTF-16 or UTF-32 without a mark.
+pub(super) fn is_unmarked(frame: &[u8]) -> bool {
+    Unmarked::of(frame).is_some()
+}
+
+/// The text of a frame in UTF-16 or UTF-32 without a mark.
 pub(super) fn unmarked(frame: &[u8]) -> Option<Vec<u8>> {
-    let little_endian = match frame {
-        [b'{' | b'[', 0, ..] => true,
-        [0, b'{' | b'[', ..] => false,
-        _ => return None,
+    let (size, little_endian) = match Unmarked::of(frame)? {
+        Unmarked::Utf16 { little_endian } => (2, little_endian),
+        Unmarked::Utf32 { little_endian } => (4, little_endian),
     };
-    // The line feed behind it is one byte to whoever cuts lines, and may have taken its other half with it.
-    let end = if little_endian && frame.len() % 2 == 1 { [0].as_slice() } else { &[] };
-    Some(Utf16 { little_endian, odd: None, high: None }.decode(&[frame, end].concat()))
+    // What is missing of the last unit went with the line feed.
+    let missing = if little_endian { frame.len().next_multiple_of(size) - frame.len() } else { 0 };
+    let whole = [frame, [0; 3].get(..missing).unwrap_or_default()].concat();
+    if size == 2 {
+        return Some(Utf16 { little_endian, odd: None, high: None }.decode(&whole));
+    }
+    let units = whole.chunks_exact(4).filter_map(|unit| unit.first_chunk().copied());
+    let code = |unit| if little_endian { u32::from_le_bytes(unit) } else { u32::from_be_bytes(unit) };
+    let letter = |unit| char::from_u32(code(unit)).unwrap_or(char::REPLACEMENT_CHARACTER);
+    Some(units.map(letter).collect::<String>().into_bytes())
 }
 
 impl Encoding {
@@ -140,10 +174,25 @@ mod tests {
 
     #[test]
     fn unmarked_frames_are_recognized_by_their_bracket() {
-        let cases: [(&[u8], Option<&str>); 5] = [
+        let wide = |text: &str, little: bool| -> Vec<u8> {
+            let order = |unit: char| {
+                if little { u32::from(unit).to_le_bytes() } else { u32::from(unit).to_be_bytes() }
+            };
+            text.chars().flat_map(order).collect()
+        };
+        let (big, little) = (wide("{\"é\":1}", false), wide("{\"é\":1}", true));
+        // The second of two lines, whose first took one byte of the line feed.
+        let second = wide("\n{\"é\":1}\n", true);
+        let cases: [(&[u8], Option<&str>); 11] = [
             (b"{\0}\0", Some("{}")),
             (b"{\0}", Some("{}")),
             (b"\0[\x001\0]", Some("[1]")),
+            (b"\0{\0}\0", Some("{}")),
+            (b"\0{}", None),
+            (b"{\0\"a\"}", None),
+            (&big, Some("{\"é\":1}")),
+            (&little, Some("{\"é\":1}")),
+            (&second[1..second.len() - 4], Some("{\"é\":1}")),
             (b"{}", None),
             (b"", None),
         ];
