@@ -7,6 +7,7 @@
 mod decisions;
 mod endpoints;
 mod members;
+mod pace;
 mod sessions;
 mod subjects;
 mod table;
@@ -35,6 +36,7 @@ use crate::{
 };
 use endpoints::{Endpoints, Expected};
 use members::{Members, in_older_table};
+use pace::Pace;
 use sessions::Sessions;
 use subjects::Subjects;
 use table::Table;
@@ -74,8 +76,8 @@ pub struct Gate {
     members: Members,
     endpoints: Endpoints,
     sessions: Sessions,
-    /// How often connections came and went by then that carry HTTP.
-    streams: u64,
+    /// When connections that came and went are followed that carry HTTP.
+    pace: Pace,
     /// When full buckets were last looked for.
     swept: Timestamp,
     counters: GateCounters,
@@ -118,9 +120,9 @@ impl Gate {
         self.counters
     }
 
-    /// When the table in force is to be made anew.
+    /// When the table in force is to be made anew, or held against the connections of then.
     pub fn until(&self) -> Option<Timestamp> {
-        self.table.until
+        [self.table.until, self.pace.until()].into_iter().flatten().min()
     }
 
     /// Why calls are not stopped, or not by the newest facts, though that is configured.
@@ -279,8 +281,8 @@ impl Gate {
     ) -> Option<Timestamp> {
         let now = clock.now();
         self.sessions.send_turns(|session| engine.gate_turn(session), clock, kernel.gate());
-        let is_over = self.until().is_some_and(|until| until <= now);
-        let has_other_streams = std::mem::replace(&mut self.streams, sockets.changes()) != self.streams;
+        let is_over = self.table.until.is_some_and(|until| until <= now);
+        let has_other_streams = self.pace.is_due(sockets.changes(), now);
         let is_due = std::mem::take(&mut self.is_stale) || is_over || has_other_streams;
         if !is_due || !self.is_required(config) || self.unusable.is_some() {
             return None;
