@@ -5,13 +5,14 @@
 //! All words of a name and all sentences of a description count, and the strongest act decides: sending before writing,
 //! writing before computing, and reading last. Nouns and participles are no acts: `get_update_status` and
 //! `list_deleted_files` read. Category and side effects agree: each act has a side effect, and a tool that only reads has
-//! none but the network. Annotations are the server's own word, and only add: a tool that says that it is not read-only
+//! none but the network. A tool that makes requests with a body, or calls a webhook, sends. Annotations are the server's own word, and only add: a tool that says that it is not read-only
 //! writes, whatever its name.
 //!
 //! Names and descriptions are classified as a model reads them, without look-alike letters and invisible characters. Words
 //! can lie; `classifier.overrides` is the operator's word against them.
 
 mod name;
+mod outward;
 mod sentence;
 mod words;
 
@@ -159,6 +160,10 @@ impl Classifier {
             acts = Acts::default();
         }
         acts.merge(told);
+        if outward::sends(&name, &description, acts.category) {
+            acts.category = ToolCategory::Send;
+            acts.side_effects.insert("network.http");
+        }
         if declares_act(annotations) {
             acts.category = stronger(acts.category, ToolCategory::Write);
             acts.side_effects.insert("fs.write");

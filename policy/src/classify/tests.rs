@@ -250,3 +250,34 @@ fn overrides_keep_category_and_side_effects_in_agreement() {
         assert_eq!(said, expected, "{given} {name}");
     }
 }
+
+/// Tools that send what their caller says, and others of the same words. Written before the rule, without a look at it.
+#[test]
+fn requests_with_a_body_and_webhooks_send() {
+    for (name, description, expected) in [
+        ("http_request", "Performs an HTTP request with the given method, headers and JSON body.", "send"),
+        ("fetch", "Makes a POST request to a URL.", "send"),
+        ("open_url", "Opens a URL; supports GET, POST and DELETE.", "send"),
+        ("curl", "Runs an HTTP request with an optional body.", "send"),
+        ("rest_client", "Calls a REST endpoint (GET/PUT) and returns its answer.", "send"),
+        ("fetch_any", "Fetches a URL by any HTTP method.", "send"),
+        ("trigger_webhook", "Triggers the webhook of a workflow.", "send"),
+        ("fireWebhook", "", "send"),
+        ("run_flow", "Runs a flow by calling its webhook.", "send"),
+        ("call-web-hook", "Invokes a configured webhook with data.", "send"),
+        // What comes back has a body, too; webhooks are listed, and set up.
+        ("fetch", "Fetches a URL and returns the body as Markdown.", "read"),
+        ("fetch_page", "Fetches a page: status, headers and body.", "read"),
+        ("get_request", "Shows a recorded HTTP request and the response body.", "read"),
+        ("list_webhooks", "Lists the webhooks of a repository.", "read"),
+        ("get_webhook", "Shows a webhook and its last deliveries.", "read"),
+        ("read_post", "Reads a post of a blog.", "read"),
+        ("get_post", "Shows a blog post with its comments.", "read"),
+        ("create_webhook", "Creates a webhook for a repository.", "write"),
+        ("get_body", "Shows the body of a message.", "read"),
+        ("list_patches", "Lists patches of a series.", "read"),
+    ] {
+        let found = classifier().classify("s", told(name, description)).category;
+        assert_eq!(found.name(), expected, "{name}: {description}");
+    }
+}

@@ -147,7 +147,7 @@ fn tools_of_published_servers_are_classified() {
             Compute,
         ),
         ("execute_command", "Execute a terminal command with timeout.", Compute),
-        ("trigger_workflow", "Trigger a workflow by its webhook", Compute),
+        ("trigger_workflow", "Trigger a workflow by its webhook", Send),
         // What the first word or the first sentence hides.
         ("fetch_and_post", "Fetches a page and posts it to a channel.", Send),
         ("fetch_and_post", "", Send),
