@@ -1,0 +1,439 @@
+//! What a bridge or a runner stands for: the URL, command, name or host in its arguments. It is another server for each.
+
+mod bridges;
+
+use std::borrow::Cow;
+
+use sha2::{Digest as _, Sha256};
+
+use super::command::Command;
+use super::options::{self, Options, is_in};
+use super::piece::Role;
+use super::{names, places};
+use crate::definition::hex;
+use crate::redact::redact_word;
+
+/// Longest target that is kept as it is, in bytes.
+const MAX_BYTES: usize = 240;
+/// Hexadecimal digits of a digest that stands for a secret, or for what is too long.
+const DIGEST_DIGITS: usize = 12;
+/// Ports that an address need not name: of its scheme.
+const PORTS: [(&str, &str); 5] =
+    [("http", "80"), ("https", "443"), ("ws", "80"), ("wss", "443"), ("ssh", "22")];
+
+/// A program that stands for another server.
+#[derive(Clone, Copy, Debug)]
+struct Bridge {
+    /// Its names: of the program and of the package.
+    names: &'static str,
+    /// Words of which one phrase must stand in front; none: there is none.
+    subcommands: &'static [&'static str],
+    /// Its options, with those in front of the subcommand.
+    options: Options,
+    /// Options whose value is the URL or the shell's text that it stands for.
+    targets: &'static str,
+    /// Options whose value tells targets apart.
+    qualifiers: &'static [&'static str],
+    /// Options with the user and the port at the host that it names.
+    login: [&'static str; 2],
+    /// What its arguments are.
+    operands: Operands,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operands {
+    /// Not looked at; nor are options behind the first.
+    None,
+    /// A URL, or a command.
+    Place,
+    /// So many words.
+    Words(usize),
+    /// So many words and a command.
+    Command(usize),
+    /// So many words and a command in the form of a shell's text.
+    Line(usize),
+    /// A pod of Kubernetes and a command.
+    Pod,
+}
+
+/// The arguments of a bridge, told apart.
+#[derive(Debug, Default)]
+struct Arguments<'a> {
+    options: Vec<&'a str>,
+    operands: Vec<&'a str>,
+    command: Vec<&'a str>,
+}
+
+/// What a program of this name stands for with these arguments; `None`: it is no bridge, or nothing says it.
+///
+/// | what is named | how it is kept |
+/// |---|---|
+/// | a URL | scheme, host, port and path, without user, query and fragment; a part that looks like a secret is a digest |
+/// | a command | what a pin knows its program by: package, module, image, script or program |
+/// | a name, a host, a pod | the word; of a pod's name what its replicas have in common |
+pub(super) fn target(name: &str, args: &[&str], level: usize) -> Option<String> {
+    let name = name.replace('_', "-");
+    let known = bridges::BRIDGES.iter().filter(|bridge| is_in(bridge.names, &name));
+    let mut is_known = false;
+    for bridge in known {
+        is_known = true;
+        let Some((before, rest)) = bridge.behind_subcommand(args) else { continue };
+        let found = bridge.target(before, rest, level);
+        if !found.is_empty() {
+            return Some(bounded(found));
+        }
+    }
+    let is_bridge =
+        || name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| is_in(bridges::BRIDGE_WORDS, word));
+    if is_known || !is_bridge() {
+        return None;
+    }
+    first_url(args).map(|url| bounded(place(url)))
+}
+
+impl Bridge {
+    /// The options in front of its subcommand, and what stands behind that.
+    fn behind_subcommand<'a, 'b>(&self, args: &'b [&'a str]) -> Option<(&'b [&'a str], &'b [&'a str])> {
+        if self.subcommands.is_empty() {
+            return Some((&[], args));
+        }
+        self.subcommands.iter().find_map(|phrase| {
+            let mut rest = args;
+            for word in phrase.split_ascii_whitespace() {
+                rest = self.options.behind(rest).split_first().filter(|(first, _)| **first == word)?.1;
+            }
+            args.split_at_checked(args.len() - rest.len())
+        })
+    }
+
+    fn target(&self, before: &[&str], rest: &[&str], level: usize) -> String {
+        let mut found = self.arguments(rest);
+        found.options.splice(..0, before.iter().copied());
+        let mut parts: Vec<String> = Vec::new();
+        match (self.operands, found.operands.as_slice()) {
+            (Operands::Pod, [pod, ..]) => parts.push(word(&replicated(pod))),
+            (Operands::Line(_), [host, ..]) => parts.push(self.host(host, &found.options)),
+            (_, operands) => parts.extend(operands.iter().map(|operand| word(&named(operand)))),
+        }
+        let values = self.targets.split_ascii_whitespace();
+        for value in values.filter_map(|name| options::value(&found.options, name)) {
+            parts.push(if is_url(value) { place(value) } else { of_text(value, level) });
+        }
+        for names in self.qualifiers {
+            if let Some(value) = options::value(&found.options, names) {
+                let name = names.split_ascii_whitespace().next_back().unwrap_or_default();
+                parts.push(format!("{name}={}", word(value)));
+            }
+        }
+        match (self.operands, found.command.as_slice()) {
+            (_, []) => {}
+            (Operands::Place, [url, ..]) if is_url(url) => parts.push(place(url)),
+            // The value of an option that is in no list.
+            (Operands::Place, [_, url, ..]) if is_url(url) && !before_command(rest, &found.command) => {
+                parts.push(place(url));
+            }
+            (Operands::Line(_), command) => parts.push(of_text(&command.join(" "), level)),
+            (_, command) => parts.push(of_command(command, level)),
+        }
+        parts.retain(|part| !part.is_empty());
+        parts.join(" ")
+    }
+
+    /// Tells arguments apart: options with their values, words, and the command behind them.
+    fn arguments<'a>(&self, args: &[&'a str]) -> Arguments<'a> {
+        let (count, has_command) = match self.operands {
+            Operands::None => {
+                return Arguments { options: self.options.before(args).to_vec(), ..Arguments::default() };
+            }
+            Operands::Place => (0, true),
+            Operands::Words(count) => (count, false),
+            Operands::Command(count) | Operands::Line(count) => (count, true),
+            Operands::Pod => (1, true),
+        };
+        let mut found = Arguments::default();
+        let mut at = 0;
+        while let Some(arg) = args.get(at) {
+            let rest = || args.get(at..).unwrap_or_default();
+            if *arg == "--" {
+                if has_command {
+                    found.command = rest().iter().skip(1).copied().collect();
+                }
+                break;
+            }
+            if arg.starts_with('-') && *arg != "-" {
+                let words = 1 + self.values(arg);
+                found.options.extend(rest().iter().take(words));
+                at += words;
+                continue;
+            }
+            if found.operands.len() < count {
+                found.operands.push(arg);
+            } else if has_command {
+                found.command = rest().to_vec();
+                break;
+            }
+            at += 1;
+        }
+        found
+    }
+
+    /// How many of the next words are values of this option.
+    fn values(&self, option: &str) -> usize {
+        let is_target = !option.contains('=') && is_in(self.targets, option);
+        self.options.values(option).unwrap_or(usize::from(is_target))
+    }
+
+    /// `user@host:port`, wherever user and port are said.
+    fn host(&self, host: &str, own: &[&str]) -> String {
+        if is_url(host) {
+            return place(host);
+        }
+        let [user, port] = self.login.map(|names| options::value(own, names));
+        let user = user.filter(|_| !host.contains('@')).map(|user| format!("{user}@")).unwrap_or_default();
+        let port = port.filter(|port| *port != "22").map(|port| format!(":{port}")).unwrap_or_default();
+        word(&format!("{user}{host}{port}"))
+    }
+}
+
+/// Whether nothing that may have a value in the next word stands in front of a command.
+fn before_command(args: &[&str], command: &[&str]) -> bool {
+    let front = args.len().checked_sub(command.len() + 1).and_then(|at| args.get(at));
+    !front.is_some_and(|front| front.starts_with("--") && *front != "--" && !front.contains('='))
+}
+
+/// The first URL among these arguments that is an operand, or the value of an option that may name a target.
+fn first_url<'a>(args: &[&'a str]) -> Option<&'a str> {
+    let mut before = "";
+    args.iter().find_map(|arg| {
+        let option = std::mem::replace(&mut before, arg);
+        let (option, value) = match arg.split_once('=') {
+            Some((name, value)) if name.starts_with('-') => (name, value),
+            _ => (option, *arg),
+        };
+        (is_url(value) && !is_in(bridges::OTHER_URLS, option)).then_some(value)
+    })
+}
+
+/// What a pin knows a command by.
+fn of_command(words: &[&str], level: usize) -> String {
+    let mut command = Command::default();
+    command.read(words, level + 1);
+    known_by(&command, &words.join(" "))
+}
+
+/// What a pin knows the commands in a shell's text by.
+fn of_text(text: &str, level: usize) -> String {
+    let mut command = Command::default();
+    command.text(text, &[], level + 1);
+    known_by(&command, text)
+}
+
+fn known_by(command: &Command, text: &str) -> String {
+    let pieces = || command.pieces.iter().rev();
+    let script = pieces().find(|piece| piece.role == Role::Script && piece.path.is_some());
+    let best = pieces().max_by_key(|piece| piece.role.rank());
+    let program = match (script.or(best), &command.directory) {
+        (None, _) if command.container.is_some() => String::new(),
+        (None, _) => digest(text),
+        (Some(piece), directory) => match (piece.path.as_deref(), directory) {
+            (Some(path), Some(directory)) if piece.role == Role::Script && !path.starts_with('/') => {
+                places::lasting(&format!("{directory}/{path}"))
+            }
+            (Some(path), _) => places::lasting(path),
+            (None, _) => piece.name.clone(),
+        },
+    };
+    let container = command.container.as_deref().map(|container| format!("container {container}"));
+    let parts =
+        [container, Some(program).filter(|program| !program.is_empty()).map(|program| word(&program))];
+    let program: Vec<String> = parts.into_iter().flatten().collect();
+    match command.target.as_deref().filter(|target| !target.is_empty()) {
+        Some(target) => format!("{} to {target}", program.join(" ")),
+        None => program.join(" "),
+    }
+}
+
+/// Whether a word is an address: a scheme and what stands behind `://`.
+pub(super) fn is_url(word: &str) -> bool {
+    word.split_once("://").is_some_and(|(scheme, rest)| {
+        !rest.is_empty()
+            && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.:".contains(&byte))
+    })
+}
+
+/// Scheme, host, port and path of a URL: what it leads to, and nothing that may be a secret.
+pub(super) fn place(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return word(url) };
+    let scheme = scheme.to_ascii_lowercase();
+    let rest = rest.split(['?', '#', ';']).next().unwrap_or(rest);
+    let (mut authority, mut path) =
+        rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, ""));
+    // A password with a slash in it, which should have been escaped.
+    let is_login = !authority.contains('@')
+        && authority.split_once(':').is_some_and(|(_, port)| !port.bytes().all(|byte| byte.is_ascii_digit()));
+    if let Some((_, behind)) = path.rsplit_once('@').filter(|_| is_login && !authority.starts_with('[')) {
+        (authority, path) =
+            behind.split_at_checked(behind.find('/').unwrap_or(behind.len())).unwrap_or((behind, ""));
+    }
+    let host = authority.rsplit('@').next().unwrap_or(authority).to_ascii_lowercase();
+    let host = PORTS
+        .iter()
+        .filter(|(of, _)| *of == scheme)
+        .find_map(|(_, port)| host.strip_suffix(port)?.strip_suffix(':'))
+        .unwrap_or(&host);
+    let whole = format!("{scheme}://{host}{}", path.trim_end_matches('/'));
+    let shown = redact_word(&whole);
+    if shown == whole {
+        return clean(&whole);
+    }
+    let (parts, kept): (Vec<&str>, Vec<&str>) = (whole.split('/').collect(), shown.split('/').collect());
+    if parts.len() != kept.len() {
+        return format!("{scheme}://{}", digest(&whole));
+    }
+    let parts =
+        parts.iter().zip(kept).map(|(part, kept)| if *part == kept { clean(part) } else { digest(part) });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// A word as it stands in a target: an address without secrets, or the digest of what looks like one.
+fn word(text: &str) -> String {
+    if is_url(text) {
+        return place(text);
+    }
+    if redact_word(text) == text { clean(text) } else { digest(text) }
+}
+
+/// A name without the version behind it.
+fn named(operand: &str) -> Cow<'_, str> {
+    match operand.char_indices().skip(1).find(|(_, character)| *character == '@') {
+        Some(_) if names::version(operand).is_some() && !is_url(operand) => names::package(operand).into(),
+        _ => operand.into(),
+    }
+}
+
+/// A pod without its kind, and without the ends that Kubernetes gives to the replicas of a deployment (`NAME-HASH-xxxxx`:
+/// k8s.io/apimachinery/pkg/util/rand has neither vowels nor 0, 1 and 3).
+fn replicated(pod: &str) -> Cow<'_, str> {
+    let pod = ["pods/", "pod/", "po/"].iter().find_map(|kind| pod.strip_prefix(kind)).unwrap_or(pod);
+    let is_of = |part: &str, length: std::ops::RangeInclusive<usize>| {
+        length.contains(&part.len())
+            && part.bytes().all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte))
+    };
+    let is_hash = |part: &str| {
+        (6..=10).contains(&part.len())
+            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+            && part.bytes().any(|byte| byte.is_ascii_digit())
+    };
+    let Some((before, last)) = pod.rsplit_once('-').filter(|(_, last)| is_of(last, 5..=5)) else {
+        return pod.into();
+    };
+    match before.rsplit_once('-').filter(|(_, hash)| is_hash(hash)) {
+        Some((name, _)) => format!("{name}-*").into(),
+        // A set's: one end alone.
+        None if last.bytes().any(|byte| byte.is_ascii_digit()) => format!("{before}-*").into(),
+        None => pod.into(),
+    }
+}
+
+fn clean(text: &str) -> String {
+    let is_bad = |character: char| character.is_whitespace() || character.is_control();
+    text.chars().map(|character| if is_bad(character) { '-' } else { character }).collect()
+}
+
+fn digest(text: &str) -> String {
+    let digest = hex(&Sha256::digest(text));
+    digest.get(..DIGEST_DIGITS).unwrap_or(&digest).to_owned()
+}
+
+fn bounded(target: String) -> String {
+    if target.len() <= MAX_BYTES {
+        return target;
+    }
+    let front = target.get(..target.floor_char_boundary(MAX_BYTES)).unwrap_or_default();
+    format!("{front}…{}", digest(&target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing of a URL is kept that may be a secret, and nothing that does not say where it leads.
+    #[test]
+    fn place_has_no_secrets() {
+        let cases = [
+            ("https://Bay.test/MCP", "https://bay.test/MCP"),
+            ("https://bay.test:443/mcp/", "https://bay.test/mcp"),
+            ("http://bay.test:443", "http://bay.test:443"),
+            ("HTTPS://u:secret@bay.test:8443/mcp?key=secret#x", "https://bay.test:8443/mcp"),
+            ("https://u:sec/ret@bay.test/mcp", "https://bay.test/mcp"),
+            ("https://secret@bay.test/mcp;key=secret", "https://bay.test/mcp"),
+            ("http://[::1]:7001/sse", "http://[::1]:7001/sse"),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(place(url), expected, "{url}");
+        }
+        let secret = ["https://bay.test/s/", "Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8", "/mcp"].concat();
+        let (one, two) = (place(&secret), place(&secret.replace("Ab1", "Ab2")));
+        assert!(one != two && one.starts_with("https://bay.test/s/") && one.ends_with("/mcp"), "{one}");
+        assert!(!one.contains("Cd2Ef3"), "{one}");
+    }
+
+    #[test]
+    fn pod_is_known_by_what_its_replicas_share() {
+        let cases = [
+            ("pod/tide-0", "tide-0"),
+            ("tide-7d9f8b6c5d-x2x9z", "tide-*"),
+            ("tide-x2x9z", "tide-*"),
+            ("deploy/tide", "deploy/tide"),
+            ("tide-plans", "tide-plans"),
+            ("weather", "weather"),
+        ];
+        for (pod, expected) in cases {
+            assert_eq!(replicated(pod), expected, "{pod}");
+        }
+    }
+
+    /// Command lines, and what they stand for.
+    #[test]
+    fn target_is_readable() {
+        let cases = [
+            ("mcp-remote --debug https://bay.test/mcp 3334", "https://bay.test/mcp"),
+            ("mcp-remote --brand-new value https://bay.test/mcp", "https://bay.test/mcp"),
+            ("mcp_proxy -e KEY value --port 80 uvx tide-mcp@1 --db x", "tide-mcp"),
+            ("supergateway --sse https://bay.test/sse", "https://bay.test/sse"),
+            ("@smithery/cli run @bay/tide@1.0 --key k", "@bay/tide"),
+            ("artisan mcp:start tide", "mcp:start tide"),
+            ("docker-mcp gateway run --servers=a,b --profile p", "--servers=a,b --profile=p"),
+            ("docker --context far run -c 512 bay/tide", "--context=far"),
+            ("ssh -p 2201 -l ann box uvx tide-mcp", "ann@box:2201 tide-mcp"),
+            ("ssh box", "box"),
+            ("ssh box npx mcp-remote https://bay.test/mcp", "box mcp-remote to https://bay.test/mcp"),
+            (
+                "kubectl -n a exec -it pod/tide-0 -c b -- python -m tide_mcp",
+                "tide-0 --namespace=a --container=b tide_mcp",
+            ),
+            ("kubectl get pods", ""),
+            ("docker run bay/tide", ""),
+            ("socat - TCP:bay.test:9000", "- TCP:bay.test:9000"),
+            ("wire-relay --proxy http://p.test --to wss://bay.test/x", "wss://bay.test/x"),
+            ("tide-mcp https://bay.test/x", ""),
+        ];
+        for (line, expected) in cases {
+            let words: Vec<&str> = line.split(' ').collect();
+            let found = target(words[0], &words[1..], 0).unwrap_or_default();
+            assert_eq!(found, expected, "{line}");
+        }
+    }
+
+    /// Bridges in bridges cost no more than their levels.
+    #[test]
+    fn nested_bridges_are_bounded() {
+        let words = ["mcp-proxy", "npx"].repeat(120);
+        let text = "ssh box ".repeat(100);
+        for words in [words, vec!["ssh", "box", &text]] {
+            let found = of_command(&words, 0);
+            assert!(found.len() <= 2 * MAX_BYTES, "{found}");
+        }
+    }
+}
