@@ -3,6 +3,7 @@
 use super::*;
 use crate::discovery::Declared;
 
+mod caches;
 mod targets;
 
 /// Programs that run one after the other: command line and executable.
