@@ -132,8 +132,8 @@ pub(super) fn lasting(path: &str) -> String {
 fn caches(before: &[&str], part: &str, behind: &[&str]) -> Option<usize> {
     // bunx: `bunx-UID-SPECIFICATION/node_modules/…`, where a specification may have slashes: `@scope/name@1.2` (bun's
     // bunx_command.zig)
-    let specification = part.strip_prefix("bunx-").and_then(|rest| rest.split_once('-'));
-    if specification.is_some_and(|(uid, _)| is_number(uid)) {
+    let uid = part.strip_prefix('.').unwrap_or(part).strip_prefix("bunx-");
+    if uid.is_some_and(|rest| is_number(rest.split_once('-').map_or(rest, |(uid, _)| uid))) {
         let more = behind.iter().take(MAX_SPECIFICATION_PARTS).position(|part| *part == "node_modules");
         return more.map(|more| more + 1);
     }
@@ -146,7 +146,8 @@ fn caches(before: &[&str], part: &str, behind: &[&str]) -> Option<usize> {
     // go run and go tool since Go 1.24: `XX/HASH-d/NAME` in the build cache, XX the beginning of the hash
     // (cmd/go/internal/cache: PutExecutable)
     let hash = behind.first().and_then(|part| part.strip_suffix("-d"));
-    let is_executable = hash.is_some_and(|hash| hash.len() == 64 && is_hex(hash) && hash.starts_with(part));
+    let is_long = |hash: &str| hash.len() == 64 || hash.len() > 2 && before.last() == Some(&"go-build");
+    let is_executable = hash.is_some_and(|hash| is_long(hash) && is_hex(hash) && hash.starts_with(part));
     (part.len() == 2 && is_executable && behind.len() > 1 && !before.is_empty()).then_some(2)
 }
 
@@ -277,6 +278,13 @@ fn temporary(part: &str, in_temporary: bool) -> Option<&str> {
     if is_known {
         return Some("");
     }
+    // `tmp` of npm: `tmp-PID-XXXXXXXXXXXX`
+    let is_tmp = part.strip_prefix("tmp-").is_some_and(|rest| {
+        rest.starts_with(|first: char| first.is_ascii_digit()) && is_random(&rest.replace('-', "_"), 6)
+    });
+    if is_tmp {
+        return Some("");
+    }
     // Node's mkdtemp and others: six letters of chance behind a name
     let (name, chance) = part.rsplit_once(['-', '.', '_'])?;
     let is_chance = matches!(chance.len(), 6 | 8 | 10)
@@ -375,6 +383,13 @@ mod tests {
                 "/var/tmp/*/node_modules/@bay/tide/cli.js",
             ),
             ("/h/t/bunx-0-tide/node_modules/tide/cli.js", "/h/t/*/node_modules/tide/cli.js"),
+            (
+                "/h/.bun/install/cache/.bunx-1000/@bay/tide@1.2.0/node_modules/@bay/tide/x.js",
+                "/h/.bun/install/cache/*/node_modules/@bay/tide/x.js",
+            ),
+            ("/tmp/tmp-4711-Ab3dEf1gHi2J/tide", "/tmp/*/tide"),
+            ("/tmp/tmp-tide/x", "/tmp/tmp-tide/x"),
+            ("/h/.cache/go-build/2b/2b0c-d/tide", "/h/.cache/go-build/*/tide"),
             ("/h/bunx-notes/tide@1/cli.js", "/h/bunx-notes/tide@1/cli.js"),
             ("/h/.bun/install/cache/@bay/tide@1.2.0@@@1/x.js", "/h/.bun/install/cache/@bay/tide/x.js"),
             ("/tmp/xfs-0a1b2c3d/dlx-417/node_modules/tide/x.js", "/tmp/*/*/node_modules/tide/x.js"),

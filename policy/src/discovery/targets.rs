@@ -85,10 +85,17 @@ pub(super) fn target(name: &str, args: &[&str], level: usize) -> Option<String> 
     }
     let is_bridge =
         || name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| is_in(bridges::BRIDGE_WORDS, word));
-    if is_known || !is_bridge() {
+    if is_known {
         return None;
     }
-    first_url(args).map(|url| bounded(place(url)))
+    // `PROGRAM mcp NAME`: a program for much else that runs one of several servers.
+    if let ["mcp", name, ..] = args
+        && !name.starts_with('-')
+    {
+        return Some(bounded(word(&named(name))));
+    }
+    let url = is_bridge().then(|| first_url(args)).flatten();
+    url.map(|url| bounded(place(url)))
 }
 
 impl Bridge {
@@ -418,6 +425,8 @@ mod tests {
             ("socat - TCP:bay.test:9000", "- TCP:bay.test:9000"),
             ("wire-relay --proxy http://p.test --to wss://bay.test/x", "wss://bay.test/x"),
             ("tide-mcp https://bay.test/x", ""),
+            ("toolbelt mcp tide --x", "tide"),
+            ("toolbelt mcp --x", ""),
         ];
         for (line, expected) in cases {
             let words: Vec<&str> = line.split(' ').collect();

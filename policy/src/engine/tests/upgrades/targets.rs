@@ -90,6 +90,7 @@ const TWO: &[(&str, &str, &str)] = &[
     (PYTHON, "python manage.py tide_mcp", "python manage.py moon_mcp"),
     (PYTHON, "mcpm run tide", "mcpm run moon"),
     ("/usr/bin/docker", "docker mcp gateway run --servers tide", "docker mcp gateway run --servers moon"),
+    ("/usr/bin/toolbelt", "toolbelt mcp tide", "toolbelt mcp moon"),
     // A host, a pod, a machine.
     (SSH, "ssh tide.test weather", "ssh moon.test weather"),
     (SSH, "ssh -i /k -p 2201 box weather", "ssh -i /k -p 2202 box weather"),
