@@ -287,6 +287,8 @@ impl Command {
         if let Some(image) = &run.image {
             self.versioned(run.version.as_deref());
             self.push(Role::Image, image, None);
+            let arguments: Vec<&str> = run.arguments.iter().map(String::as_str).collect();
+            self.aim(&[names::base(image)], &arguments, level);
         }
         self.read(&run.words.iter().map(String::as_str).collect::<Vec<_>>(), level + 1);
     }

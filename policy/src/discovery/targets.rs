@@ -21,6 +21,17 @@ const DIGEST_DIGITS: usize = 12;
 const PORTS: [(&str, &str); 5] =
     [("http", "80"), ("https", "443"), ("ws", "80"), ("wss", "443"), ("ssh", "22")];
 
+/// What `kubectl exec` takes in front of a name, in all spellings (kubectl api-resources).
+const KINDS: [&str; 7] = [
+    "pod pods po",
+    "deploy deployment deployments",
+    "sts statefulset statefulsets",
+    "ds daemonset daemonsets",
+    "rs replicaset replicasets",
+    "svc service services",
+    "job jobs",
+];
+
 /// A program that stands for another server.
 #[derive(Clone, Copy, Debug)]
 struct Bridge {
@@ -195,11 +206,24 @@ impl Bridge {
         if is_url(host) {
             return place(host);
         }
-        let [user, port] = self.login.map(|names| options::value(own, names));
+        let [user, port] = self.login.map(|names| options::value(own, names).or_else(|| setting(own, names)));
         let user = user.filter(|_| !host.contains('@')).map(|user| format!("{user}@")).unwrap_or_default();
         let port = port.filter(|port| *port != "22").map(|port| format!(":{port}")).unwrap_or_default();
         word(&format!("{user}{host}{port}"))
     }
+}
+
+/// The value of a setting in the form of ssh_config(5): `-o Port=22`, `-oPort=22`, `-o 'Port 22'`. `names` has it as `-oPort`.
+fn setting<'a>(own: &[&'a str], names: &str) -> Option<&'a str> {
+    let mut before = "";
+    own.iter().find_map(|arg| {
+        let is_behind = std::mem::replace(&mut before, arg) == "-o";
+        let text = if is_behind { arg } else { arg.strip_prefix("-o")? };
+        let (name, value) = text.split_once(['=', ' '])?;
+        let is_it =
+            |one: &str| one.strip_prefix("-o").is_some_and(|one| one.eq_ignore_ascii_case(name.trim()));
+        names.split_ascii_whitespace().any(is_it).then(|| value.trim())
+    })
 }
 
 /// Whether nothing that may have a value in the next word stands in front of a command.
@@ -322,7 +346,14 @@ fn named(operand: &str) -> Cow<'_, str> {
 /// A pod without its kind, and without the ends that Kubernetes gives to the replicas of a deployment (`NAME-HASH-xxxxx`:
 /// k8s.io/apimachinery/pkg/util/rand has neither vowels nor 0, 1 and 3).
 fn replicated(pod: &str) -> Cow<'_, str> {
-    let pod = ["pods/", "pod/", "po/"].iter().find_map(|kind| pod.strip_prefix(kind)).unwrap_or(pod);
+    let (kind, name) = pod.split_once('/').unwrap_or(("pod", pod));
+    let kind = kind.split('.').next().unwrap_or(kind);
+    let kind = KINDS.iter().find(|names| is_in(names, kind)).and_then(|names| names.split(' ').next());
+    let pod = match kind {
+        Some("pod") => name,
+        Some(kind) => return format!("{kind}/{name}").into(),
+        None => pod,
+    };
     let is_of = |part: &str, length: std::ops::RangeInclusive<usize>| {
         length.contains(&part.len())
             && part.bytes().all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte))
@@ -393,6 +424,8 @@ mod tests {
             ("tide-7d9f8b6c5d-x2x9z", "tide-*"),
             ("tide-x2x9z", "tide-*"),
             ("deploy/tide", "deploy/tide"),
+            ("deployments.apps/tide", "deploy/tide"),
+            ("other/tide", "other/tide"),
             ("tide-plans", "tide-plans"),
             ("weather", "weather"),
         ];
@@ -415,6 +448,8 @@ mod tests {
             ("docker --context far run -c 512 bay/tide", "--context=far"),
             ("ssh -p 2201 -l ann box uvx tide-mcp", "ann@box:2201 tide-mcp"),
             ("ssh box", "box"),
+            ("ssh -o User=ann -oport=2201 box tide-mcp", "ann@box:2201 tide-mcp"),
+            ("sshpass -p x ssh box tide-mcp", "ssh to box tide-mcp"),
             ("ssh box npx mcp-remote https://bay.test/mcp", "box mcp-remote to https://bay.test/mcp"),
             (
                 "kubectl -n a exec -it pod/tide-0 -c b -- python -m tide_mcp",

@@ -129,8 +129,15 @@ pub(super) const BRIDGES: &[Bridge] = &[
     Bridge {
         names: "ssh autossh",
         options: Options::with(&["-B -b -c -D -E -e -F -I -i -J -L -l -M -m -O -o -P -p -Q -R -S -W -w"]),
-        login: ["-l", "-p"],
+        login: ["-l -oUser -oLogin", "-p -oPort"],
         operands: Operands::Line(1),
+        ..PLAIN
+    },
+    // sshpass(1): `sshpass -p PASSWORD ssh …`
+    Bridge {
+        names: "sshpass",
+        options: Options::with(&["-p -f -d -P"]),
+        operands: Operands::Command(0),
         ..PLAIN
     },
     // goteleport.com/docs/reference/cli/tsh, tailscale.com/kb/1193/tailscale-ssh, coder.com/docs

@@ -55,6 +55,11 @@ const TWO: &[(&str, &str, &str)] = &[
     ),
     ("/usr/bin/websocat", "websocat ws://tide.test/mcp", "websocat ws://moon.test/mcp"),
     ("/usr/bin/socat", "socat - TCP:tide.test:9000", "socat - TCP:moon.test:9000"),
+    (
+        "/usr/bin/docker",
+        "docker run -i --rm ghcr.io/bay/mcp-proxy:1 https://tide.test/mcp",
+        "docker run -i --rm ghcr.io/bay/mcp-proxy:1 https://moon.test/mcp",
+    ),
     // A command.
     (
         NODE,
@@ -180,6 +185,11 @@ const SAME: &[(&str, &str, &str)] = &[
         "/usr/bin/kubectl",
         "kubectl -n a exec -i pod/tide-0 -- weather",
         "kubectl exec -i tide-0 --namespace=a -- weather",
+    ),
+    (
+        "/usr/bin/kubectl",
+        "kubectl exec -i deployment/tide -- weather",
+        "kubectl exec -i deploy/tide -- weather",
     ),
     ("/usr/bin/incus", "incus exec tide --user 1 -- weather", "incus exec tide -- weather"),
     (
