@@ -17,6 +17,7 @@ mod program;
 mod served;
 mod shell;
 mod tables;
+mod targets;
 mod wrappers;
 
 use sha2::{Digest, Sha256};
@@ -28,7 +29,7 @@ use piece::{Piece, Role};
 pub use preload::{
     CODE_OPTIONS, CODE_VARIABLES, CodeOptions, CodeVariable, code_variables, undeclared_options,
 };
-pub use program::{identity, known_as, program, with_arguments};
+pub use program::{identity, identity_of_any_target, known_as, program, with_arguments};
 pub use served::{FileId, Files, HostFile, Running, is_served_by, loads};
 
 /// The patterns that are built in: the first five are the requirements'. The others are what published servers are

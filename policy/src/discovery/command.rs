@@ -5,7 +5,7 @@ mod launchers;
 use super::options::{self, is_in};
 use super::piece::{Piece, Role};
 use super::wrappers::{self, Wrapper};
-use super::{containers, names, places, shell, tables};
+use super::{containers, names, places, shell, tables, targets};
 
 /// Commands within commands (`sh -c "env X=1 npx …"`) that are followed.
 pub(super) const MAX_LEVELS: usize = 10;
@@ -34,6 +34,8 @@ pub(super) struct Command {
     /// The path of the script that its own interpreter loads first, whatever that runs in turn; empty where it loads something
     /// else.
     pub(super) loads: Option<String>,
+    /// What the outermost bridge or runner stands for: see [`targets::target`].
+    pub(super) target: Option<String>,
 }
 
 /// Takes a command line apart.
@@ -67,6 +69,7 @@ impl Command {
         if is_unknown(program) {
             return;
         }
+        self.aim(&[name, plain], args, level);
         if self.launcher(plain, args, level) || self.wrapper(plain, args, level) || is_no_server(plain) {
             return;
         }
@@ -122,6 +125,10 @@ impl Command {
     /// A program that runs another script by its own rules, if `name` is one.
     fn runner(&mut self, name: &str, args: &[&str], level: usize) -> bool {
         match runs(name, args) {
+            // `fastmcp run URL`
+            Some(Runs::Script([url, ..])) if is_in(tables::MCP_RUNNERS, name) && targets::is_url(url) => {
+                self.file(Role::Script, &targets::place(url));
+            }
             Some(Runs::Script(script)) if is_in(tables::MCP_RUNNERS, name) => {
                 self.file(Role::Script, script.first().unwrap_or(&""))
             }
@@ -213,12 +220,23 @@ impl Command {
             return;
         }
         self.load(path);
+        let package = names::node_package(path).or_else(|| names::python_module(path));
+        let package_name = package.as_deref().unwrap_or_default();
+        self.aim(&[package_name, plain(path)], args, level);
         let package = names::node_package(path).filter(|package| !package.contains('/'));
         let name = plain(package.as_deref().unwrap_or(path));
         if is_in(tables::LAUNCHERS, plain(path)) {
             self.read(rest, level + 1);
         } else if !self.runner(name, args, level + 1) && !self.runner(plain(path), args, level + 1) {
             self.file(Role::Script, path);
+        }
+    }
+
+    /// A program or package of these names runs with these arguments: it may be a bridge. What is in a bridge, the bridge's
+    /// target names already.
+    pub(super) fn aim(&mut self, names: &[&str], args: &[&str], level: usize) {
+        if self.target.is_none() && level < MAX_LEVELS {
+            self.target = names.iter().find_map(|name| targets::target(name, args, level));
         }
     }
 
@@ -269,6 +287,8 @@ impl Command {
         if let Some(image) = &run.image {
             self.versioned(run.version.as_deref());
             self.push(Role::Image, image, None);
+            let arguments: Vec<&str> = run.arguments.iter().map(String::as_str).collect();
+            self.aim(&[names::base(image)], &arguments, level);
         }
         self.read(&run.words.iter().map(String::as_str).collect::<Vec<_>>(), level + 1);
     }

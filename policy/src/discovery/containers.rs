@@ -17,6 +17,8 @@ pub(super) struct Run {
     pub(super) version: Option<String>,
     /// The command in it, where that says more.
     pub(super) words: Vec<String>,
+    /// The arguments of the image that is the server.
+    pub(super) arguments: Vec<String>,
 }
 
 /// `docker run` an image, `docker exec` in a container, `docker compose run` a service; `None`: none of these.
@@ -57,7 +59,7 @@ pub(super) fn read(engine: &str, args: &[&str]) -> Option<Run> {
     let container = Some(names::repository(&image));
     if !names::is_runtime(&image) {
         let version = names::image_version(first).map(str::to_owned);
-        return Some(Run { container, image: Some(image), version, words: Vec::new() });
+        return Some(Run { container, image: Some(image), version, words: Vec::new(), arguments: inner });
     }
     let mut words = options::value(own, "--entrypoint").map(shell::words).unwrap_or_default();
     if words.is_empty()

@@ -45,7 +45,7 @@ impl Options {
     }
 
     /// How many of the next words are values of this option, if it is in a list.
-    fn values(&self, option: &str) -> Option<usize> {
+    pub(super) fn values(&self, option: &str) -> Option<usize> {
         if option.contains('=') {
             return Some(0);
         }

@@ -21,6 +21,7 @@ const CHANGING: &[(&str, usize)] = &[
     ("berry/cache", 1),
     (".yarn/unplugged", 1),
     ("__virtual__", 2),
+    ("__virtual__/*/*/cache", 1),
     // pipx run: a hash of the specification
     ("pipx/.cache", 1),
     (".cache/pipx", 1),
@@ -105,6 +106,11 @@ pub(super) fn lasting(path: &str) -> String {
             at += 3;
             continue;
         }
+        if let Some(count) = caches(before, part, parts.get(at + 1..).unwrap_or_default()) {
+            kept.extend(std::iter::once(CHANGES.to_owned()));
+            at += count;
+            continue;
+        }
         let changing = CHANGING.iter().find(|(place, _)| ends_with(path, before, place));
         match changing {
             Some((_, count)) if at + 1 < parts.len() => {
@@ -121,10 +127,57 @@ pub(super) fn lasting(path: &str) -> String {
     format!("{root}{}", kept.join("/"))
 }
 
+/// How many parts from this one on are a launcher's directory of the day, wherever its temporary directory or cache is; `None`: it
+/// is none. One `*` stands for all of them.
+fn caches(before: &[&str], part: &str, behind: &[&str]) -> Option<usize> {
+    // bunx: `bunx-UID-SPECIFICATION/node_modules/…`, where a specification may have slashes: `@scope/name@1.2` (bun's
+    // bunx_command.zig)
+    let uid = part.strip_prefix('.').unwrap_or(part).strip_prefix("bunx-");
+    if uid.is_some_and(|rest| is_number(rest.split_once('-').map_or(rest, |(uid, _)| uid))) {
+        let more = behind.iter().take(MAX_SPECIFICATION_PARTS).position(|part| *part == "node_modules");
+        return more.map(|more| more + 1);
+    }
+    // yarn dlx: `xfs-XXXXXXXX/dlx-PID/…` (@yarnpkg/fslib: xfs.mktempPromise); pnpm before 9: `dlx-PID`
+    let is_temporary = part.strip_prefix("xfs-").is_some_and(|rest| rest.len() == 8 && is_hex(rest))
+        || part.strip_prefix("dlx-").is_some_and(is_number);
+    if is_temporary && !behind.is_empty() {
+        return Some(1);
+    }
+    // go run and go tool since Go 1.24: `XX/HASH-d/NAME` in the build cache, XX the beginning of the hash
+    // (cmd/go/internal/cache: PutExecutable)
+    let hash = behind.first().and_then(|part| part.strip_suffix("-d"));
+    let is_long = |hash: &str| hash.len() == 64 || hash.len() > 2 && before.last() == Some(&"go-build");
+    let is_executable = hash.is_some_and(|hash| is_long(hash) && is_hex(hash) && hash.starts_with(part));
+    (part.len() == 2 && is_executable && behind.len() > 1 && !before.is_empty()).then_some(2)
+}
+
+/// Parts of a path that a specification has at most, in front of `node_modules`.
+const MAX_SPECIFICATION_PARTS: usize = 4;
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// One part of a path.
 fn name_of(path: &str, before: &[&str], part: &str) -> String {
     if ends_with(path, before, "/nix/store") || ends_with(path, before, "/gnu/store") {
         return store_name(part).to_owned();
+    }
+    // yarn's store of the pnpm linker: `.store/NAME-npm-VERSION-HASH/package`
+    if before.last() == Some(&".store")
+        && let Some((name, _)) = ["-npm-", "-virtual-"]
+            .iter()
+            .find_map(|sign| part.split_once(sign))
+            .filter(|(name, _)| !name.is_empty())
+    {
+        return name.to_owned();
+    }
+    // bun's cache: `install/cache/@scope/NAME@VERSION@@@1`
+    if ["install/cache", "install/cache/@*"].iter().any(|place| ends_with(path, before, place))
+        && let Some((name, _)) = part.rsplit_once("@@@").map_or(part, |(name, _)| name).split_once('@')
+        && !name.is_empty()
+    {
+        return name.to_owned();
     }
     let in_temporary = TEMPORARY.iter().any(|place| ends_with(path, before, place));
     if let Some(kept) = temporary(part, in_temporary) {
@@ -225,6 +278,13 @@ fn temporary(part: &str, in_temporary: bool) -> Option<&str> {
     if is_known {
         return Some("");
     }
+    // `tmp` of npm: `tmp-PID-XXXXXXXXXXXX`
+    let is_tmp = part.strip_prefix("tmp-").is_some_and(|rest| {
+        rest.starts_with(|first: char| first.is_ascii_digit()) && is_random(&rest.replace('-', "_"), 6)
+    });
+    if is_tmp {
+        return Some("");
+    }
     // Node's mkdtemp and others: six letters of chance behind a name
     let (name, chance) = part.rsplit_once(['-', '.', '_'])?;
     let is_chance = matches!(chance.len(), 6 | 8 | 10)
@@ -318,6 +378,27 @@ mod tests {
             ("/h/.local/share/pipx/.cache/d5b0/bin/tide", "/h/.local/share/pipx/.cache/*/bin/tide"),
             ("/h/.local/share/pipx/venvs/tide/bin/tide", "/h/.local/share/pipx/venvs/tide/bin/tide"),
             ("/tmp/bunx-1000-tide@1.2.0/node_modules/tide/cli.js", "/tmp/*/node_modules/tide/cli.js"),
+            (
+                "/var/tmp/bunx-1000-@bay/tide@1.2.0/node_modules/@bay/tide/cli.js",
+                "/var/tmp/*/node_modules/@bay/tide/cli.js",
+            ),
+            ("/h/t/bunx-0-tide/node_modules/tide/cli.js", "/h/t/*/node_modules/tide/cli.js"),
+            (
+                "/h/.bun/install/cache/.bunx-1000/@bay/tide@1.2.0/node_modules/@bay/tide/x.js",
+                "/h/.bun/install/cache/*/node_modules/@bay/tide/x.js",
+            ),
+            ("/tmp/tmp-4711-Ab3dEf1gHi2J/tide", "/tmp/*/tide"),
+            ("/tmp/tmp-tide/x", "/tmp/tmp-tide/x"),
+            ("/h/.cache/go-build/2b/2b0c-d/tide", "/h/.cache/go-build/*/tide"),
+            ("/h/bunx-notes/tide@1/cli.js", "/h/bunx-notes/tide@1/cli.js"),
+            ("/h/.bun/install/cache/@bay/tide@1.2.0@@@1/x.js", "/h/.bun/install/cache/@bay/tide/x.js"),
+            ("/tmp/xfs-0a1b2c3d/dlx-417/node_modules/tide/x.js", "/tmp/*/*/node_modules/tide/x.js"),
+            ("/h/dlx-tide/x.js", "/h/dlx-tide/x.js"),
+            (
+                "/h/go-cache/1a/1a0c9f3b5d7e2a4c6e8f0b1d3f5a7c9e1b3d5f7a9c0e2b4d6f8a1c3e5b7d9f0a-d/tide",
+                "/h/go-cache/*/tide",
+            ),
+            ("/h/1a/2b0c-d/tide", "/h/1a/2b0c-d/tide"),
             ("/tmp/go-build118840661/b001/exe/tide", "/tmp/go-build*/b001/exe/tide"),
             ("/h/go/pkg/mod/example.com/tide@v1.4.2/x", "/h/go/pkg/mod/example.com/tide/x"),
             // stores and packages

@@ -27,6 +27,9 @@ pub fn program(argv: &[String], cwd: Option<&str>, executable: Option<&str>) -> 
 /// A script or executable by the name of a command in a launcher's cache (`node_modules/.bin/NAME`) does not say of which
 /// package it is: `package` does, where a program before it named one.
 ///
+/// A bridge or runner (`mcp-remote URL`, `ssh HOST COMMAND`, `artisan mcp:start NAME`) is another server for each target: ` to `
+/// and the target stand behind it.
+///
 /// Paths are without versions, hashes and temporary names: see [`known_as`]. Empty where nothing is known.
 pub fn identity(
     argv: &[String],
@@ -35,7 +38,31 @@ pub fn identity(
     package: Option<&str>,
 ) -> String {
     let command = command::read(argv);
-    let script = script(&command, cwd).map(|path| places::lasting(&path));
+    let program = of_command(&command, argv, cwd, executable, package);
+    match command.target.filter(|target| !target.is_empty() && !program.is_empty()) {
+        Some(target) => format!("{program} to {target}"),
+        None => program,
+    }
+}
+
+/// The same without the target of a bridge: what pins were kept under before that was part of it.
+pub fn identity_of_any_target(
+    argv: &[String],
+    cwd: Option<&str>,
+    executable: Option<&str>,
+    package: Option<&str>,
+) -> String {
+    of_command(&command::read(argv), argv, cwd, executable, package)
+}
+
+fn of_command(
+    command: &Command,
+    argv: &[String],
+    cwd: Option<&str>,
+    executable: Option<&str>,
+    package: Option<&str>,
+) -> String {
+    let script = script(command, cwd).map(|path| places::lasting(&path));
     if let Some(container) = &command.container {
         let inner = command
             .pieces

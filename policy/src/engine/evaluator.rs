@@ -133,8 +133,15 @@ impl Evaluator {
         connection: &Connection,
     ) -> Result<Option<Detection>, RegistryError> {
         let (key, is_shared) = (connection.pin_key(&scope.server), connection.is_shared());
-        let formerly =
-            if is_shared { Vec::new() } else { vec![connection.program_path(), connection.last_program()] };
+        let formerly = if is_shared {
+            Vec::new()
+        } else {
+            vec![
+                connection.program_path(),
+                connection.last_program(),
+                connection.last_program_of_any_target(),
+            ]
+        };
         let peer = Peer {
             session: scope.session.clone(),
             key,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::MASK;
 use super::names::{is_secret_name, is_secret_parameter};
 use super::tokens::{is_known_secret, is_random};
-use super::url::{mask_url, userinfo};
+use super::url::{mask_url, settings, userinfo};
 use super::values::{is_harmless, is_plain_flag};
 
 /// One argument being masked.
@@ -83,6 +83,12 @@ impl<'a> Masking<'a> {
         let (word, after) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
         if after.starts_with("://") {
             let end = self.rest.find([' ', '\t', '\n', '"', '\'', '\\', '<', '>']).unwrap_or(self.rest.len());
+            // What stands behind is masked as other settings are.
+            let end = self
+                .rest
+                .get(length + 3..end)
+                .and_then(|rest| settings(&self.out, rest))
+                .map_or(end, |at| length + 3 + at);
             let url = self.take(end);
             return self.out.push_str(&mask_url(word, url.get(length + 3..).unwrap_or_default()));
         }
@@ -238,13 +244,33 @@ impl<'a> Masking<'a> {
             }
             (Some('?' | '&'), _) => to(&['&', '#', ' ', '"', '\'']),
             // Connection strings: `Server=x;Password=y`.
-            (Some(';'), _) => to(&[';', '"', '\'']),
+            (Some(';'), _) => {
+                let braced = end_of_braces(self.rest);
+                let ends = self.rest.get(braced..).unwrap_or_default().find([';', '"', '\'']);
+                ends.map_or(self.rest.len(), |end| braced + end)
+            }
             // A list or an object of secrets.
             _ if !self.shell && self.rest.starts_with(['[', '{']) => self.rest.len(),
             (_, Some(quote)) => find_mark(self.rest, quote.encode_utf8(&mut [0; 4])),
             _ => self.rest.len(),
         }
     }
+}
+
+/// How long a value in braces is that a text begins with: `{a;b}`, in which `}}` is a brace (ODBC connection strings).
+fn end_of_braces(text: &str) -> usize {
+    if !text.starts_with('{') {
+        return 0;
+    }
+    let mut is_end = false;
+    for (at, character) in text.char_indices() {
+        match character {
+            '}' => is_end = !is_end,
+            _ if is_end => return at,
+            _ => {}
+        }
+    }
+    if is_end { text.len() } else { 0 }
 }
 
 /// Where a text has this quotation mark, or its end. A mark with another backslash before it is part of the text.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 
 mod argv;
+mod databases;
 
 fn redactor() -> Redactor {
     Redactor::new([7; 32])

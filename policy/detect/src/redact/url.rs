@@ -63,6 +63,41 @@ pub(super) fn mask_url(scheme: &str, rest: &str) -> String {
     out
 }
 
+/// How much in front of a scheme is looked at, in bytes: `jdbc:` and the names of a driver.
+const MAX_PREFIX_BYTES: usize = 64;
+
+/// Where in an address of a database its settings begin, `name=value` behind a `;` or what drivers have in its place:
+/// `jdbc:sqlserver://host;user=u`, `jdbc:db2://host/db:user=u;`, `jdbc:mysql://(host=h,user=u)/db`, `jdbc:teradata://host/USER=u,…`.
+/// `None`: there are none. `rest` stands behind `://`, and `front` in front of the scheme.
+pub(super) fn settings(front: &str, rest: &str) -> Option<usize> {
+    let is_end = |c: char| c.is_whitespace() || "\"'=,".contains(c);
+    let front = front.get(front.floor_char_boundary(front.len().saturating_sub(MAX_PREFIX_BYTES))..)?;
+    let prefix = front.rsplit(is_end).next().unwrap_or(front).to_ascii_lowercase();
+    let is_jdbc = prefix.contains("jdbc:");
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let authority = rest.get(..end)?;
+    let first = authority.find(';');
+    if !is_jdbc && first.is_none() {
+        return None;
+    }
+    let host = authority.get(..first.unwrap_or(end))?;
+    let is_login = host.split_once(':').is_some_and(|(_, port)| !is_number(port)) && !host.starts_with('[');
+    let from = match host.rfind('@').or_else(|| rest.rfind('@').filter(|_| is_login)) {
+        Some(at) => at + 1,
+        None => 0,
+    };
+    let separators: &[char] = if is_jdbc { &[';', ':', ',', '(', '/'] } else { &[';'] };
+    let behind = rest.get(from..)?;
+    let behind = behind.get(..behind.find('?').unwrap_or(behind.len()))?;
+    let is_setting = |at: &usize| {
+        let named = behind.get(at + 1..).unwrap_or_default().trim_start();
+        let name = named.find(|c: char| !c.is_alphanumeric() && !"_-. ".contains(c));
+        name.is_some_and(|end| end > 0 && named.get(end..).is_some_and(|sign| sign.starts_with('=')))
+    };
+    let at = behind.match_indices(separators).map(|(at, _)| at).find(is_setting)?;
+    Some(from + at + 1)
+}
+
 /// Where a secret stands in `user:SECRET@host` without a scheme, at the beginning of a text: from and to. `before` stands in
 /// front of it.
 pub(super) fn userinfo(text: &str, before: Option<char>) -> Option<(usize, usize)> {

@@ -59,6 +59,7 @@ impl Command {
     pub(super) fn module(&mut self, name: &str, args: &[&str], level: usize) {
         self.load("");
         let first = name.split('.').next().unwrap_or(name);
+        self.aim(&[first], args, level);
         if is_in(tables::LAUNCHERS, first) {
             self.read(&std::iter::once(first).chain(args.iter().copied()).collect::<Vec<_>>(), level + 1);
         } else if !self.runner(first, args, level)
@@ -253,6 +254,7 @@ impl Command {
     pub(super) fn spec(&mut self, spec: &str, args: &[&str], level: usize) {
         let name = names::package(spec);
         let plain = plain(&name);
+        self.aim(&[&name, plain], args, level);
         let is_unscoped = !name.contains('/');
         if is_unscoped
             && (is_python(plain)

@@ -123,14 +123,26 @@ impl Connection {
     fn handing_over(&self) -> Option<String> {
         let (last, before) = self.chain.split_last()?;
         let first = before.iter().find(|process| discovery::is_itself(&process.argv))?;
-        let program = self.identity_of(first);
-        let is_other = !program.is_empty() && program != self.identity_of(last);
+        // The arguments have its target.
+        let program = self.identity_of_any_target(first);
+        let is_other = !program.is_empty() && program != self.identity_of_any_target(last);
         is_other.then(|| discovery::with_arguments(&program, &first.argv))
     }
 
     /// What serves in the end, as pins knew it that were made before [`Connection::program`] went by the first.
     pub(in crate::engine) fn last_program(&self) -> String {
         self.chain.last().map(|last| self.identity_of(last)).unwrap_or_default()
+    }
+
+    /// The same, as pins knew it before the target of a bridge was part of it.
+    pub(in crate::engine) fn last_program_of_any_target(&self) -> String {
+        self.chain.last().map(|last| self.identity_of_any_target(last)).unwrap_or_default()
+    }
+
+    fn identity_of_any_target(&self, process: &Process) -> String {
+        let package = self.chain.iter().find_map(|process| discovery::package(&process.argv));
+        let (cwd, executable) = (process.cwd.as_deref(), process.executable.as_deref());
+        discovery::identity_of_any_target(&process.argv, cwd, executable, package.as_deref())
     }
 
     fn identity_of(&self, process: &Process) -> String {

@@ -3,11 +3,19 @@
 use super::*;
 use crate::discovery::Declared;
 
+mod caches;
+mod targets;
+
 /// Programs that run one after the other: command line and executable.
 type Chain<'a> = &'a [(&'a str, &'a str)];
 
 const NODE: &str = "/usr/bin/node";
 const PYTHON: &str = "/usr/bin/python3.12";
+
+/// The arguments of a line, with `·` for a blank in one.
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(|word| word.replace('·', " ")).collect()
+}
 
 /// A server that lists a tool with this description; what is reported of the tool: `new`, `unchanged` or `changed`.
 fn listed(
@@ -22,7 +30,7 @@ fn listed(
         let process = Process {
             pid: connection as u32 * 10 + at as u32,
             uid: Some(1000),
-            argv: line.split(' ').map(str::to_owned).collect(),
+            argv: words(line),
             executable: Some((*executable).to_owned()),
             ..Process::default()
         };
@@ -255,7 +263,7 @@ fn listed_events(bench: &mut Bench, connection: u64, chain: Chain<'_>, descripti
         let process = Process {
             pid: connection as u32 * 10 + at as u32,
             uid: Some(1000),
-            argv: line.split(' ').map(str::to_owned).collect(),
+            argv: words(line),
             executable: Some((*executable).to_owned()),
             ..Process::default()
         };

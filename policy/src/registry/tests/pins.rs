@@ -233,6 +233,28 @@ fn pins_of_former_paths_are_taken_over() {
     }
 }
 
+/// Pins of a bridge that were kept before its target was part of its program are the first target's that lists them; the next
+/// one has none.
+#[test]
+fn pins_without_a_target_are_the_first_ones() {
+    let bridge = |target: &str| Peer {
+        key: PinKey { program: format!("/v/bin/tide-proxy{target}"), ..key("files") },
+        formerly: vec![format!("/v/bin/tide-proxy{target}"), "/v/bin/tide-proxy".into()],
+        ..peer("files", Identity::Derived)
+    };
+    let mut world = World::new(RegistrySettings::default());
+    let (one, two) = (" to https://tide.test/mcp", " to https://moon.test/mcp");
+    for (target, description, expected) in
+        [("", "a", "new"), (one, "a", "seen"), (two, "b", "new"), (one, "c", "changed"), (two, "b", "seen")]
+    {
+        world.registry.connect(A, bridge(target)).unwrap();
+        let found = names(&world.list(A, &[tool("t", description)]));
+        assert_eq!(found, [format!("{expected} t")], "{target} {description}");
+        world.registry.disconnect(A).unwrap();
+    }
+    assert_eq!(world.registry.pinned(&key("files").server).unwrap().len(), 2);
+}
+
 /// The pins of a server that runs are not another one's, and what cannot be moved is tried again.
 #[test]
 fn pins_of_running_or_unreadable_servers_are_not_taken_over() {

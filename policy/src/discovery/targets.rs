@@ -1,0 +1,412 @@
+//! What a bridge or a runner stands for: the URL, command, name or host in its arguments. It is another server for each.
+
+mod bridges;
+
+use std::borrow::Cow;
+
+use sha2::{Digest as _, Sha256};
+
+use super::command::Command;
+use super::options::{self, Options, is_in};
+use super::piece::Role;
+use super::{names, places};
+use crate::definition::hex;
+use crate::redact::redact_word;
+
+/// Longest target that is kept as it is, in bytes.
+const MAX_BYTES: usize = 240;
+/// Hexadecimal digits of a digest that stands for a secret, or for what is too long.
+const DIGEST_DIGITS: usize = 12;
+/// Ports that an address need not name: of its scheme.
+const PORTS: [(&str, &str); 5] =
+    [("http", "80"), ("https", "443"), ("ws", "80"), ("wss", "443"), ("ssh", "22")];
+
+/// What `kubectl exec` takes in front of a name, in all spellings (kubectl api-resources).
+const KINDS: [&str; 7] = [
+    "pod pods po",
+    "deploy deployment deployments",
+    "sts statefulset statefulsets",
+    "ds daemonset daemonsets",
+    "rs replicaset replicasets",
+    "svc service services",
+    "job jobs",
+];
+
+/// A program that stands for another server.
+#[derive(Clone, Copy, Debug)]
+struct Bridge {
+    /// Its names: of the program and of the package.
+    names: &'static str,
+    /// Words of which one phrase must stand in front; none: there is none.
+    subcommands: &'static [&'static str],
+    /// Its options, with those in front of the subcommand.
+    options: Options,
+    /// Options whose value is the URL or the shell's text that it stands for.
+    targets: &'static str,
+    /// Options whose value tells targets apart.
+    qualifiers: &'static [&'static str],
+    /// Options with the user and the port at the host that it names.
+    login: [&'static str; 2],
+    /// What its arguments are.
+    operands: Operands,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operands {
+    /// Not looked at; nor are options behind the first.
+    None,
+    /// A URL, or a command.
+    Place,
+    /// So many words.
+    Words(usize),
+    /// So many words and a command.
+    Command(usize),
+    /// So many words and a command in the form of a shell's text.
+    Line(usize),
+    /// A pod of Kubernetes and a command.
+    Pod,
+}
+
+/// The arguments of a bridge, told apart.
+#[derive(Debug, Default)]
+struct Arguments<'a> {
+    options: Vec<&'a str>,
+    operands: Vec<&'a str>,
+    command: Vec<&'a str>,
+}
+
+/// What a program of this name stands for with these arguments; `None`: it is no bridge, or nothing says it.
+///
+/// | what is named | how it is kept |
+/// |---|---|
+/// | a URL | scheme, host, port and path, without user, query and fragment; a part that looks like a secret is a digest |
+/// | a command | what a pin knows its program by: package, module, image, script or program |
+/// | a name, a host, a pod | the word; of a pod's name what its replicas have in common |
+pub(super) fn target(name: &str, args: &[&str], level: usize) -> Option<String> {
+    let name = name.replace('_', "-");
+    let known = bridges::BRIDGES.iter().filter(|bridge| is_in(bridge.names, &name));
+    let mut is_known = false;
+    for bridge in known {
+        is_known = true;
+        let Some((before, rest)) = bridge.behind_subcommand(args) else { continue };
+        let found = bridge.target(before, rest, level);
+        if !found.is_empty() {
+            return Some(bounded(found));
+        }
+    }
+    let is_bridge =
+        || name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| is_in(bridges::BRIDGE_WORDS, word));
+    if is_known {
+        return None;
+    }
+    // `PROGRAM mcp NAME`: a program for much else that runs one of several servers.
+    if let ["mcp", name, ..] = args
+        && !name.starts_with('-')
+    {
+        return Some(bounded(word(&named(name))));
+    }
+    let url = is_bridge().then(|| first_url(args)).flatten();
+    url.map(|url| bounded(place(url)))
+}
+
+impl Bridge {
+    /// The options in front of its subcommand, and what stands behind that.
+    fn behind_subcommand<'a, 'b>(&self, args: &'b [&'a str]) -> Option<(&'b [&'a str], &'b [&'a str])> {
+        if self.subcommands.is_empty() {
+            return Some((&[], args));
+        }
+        self.subcommands.iter().find_map(|phrase| {
+            let mut rest = args;
+            for word in phrase.split_ascii_whitespace() {
+                rest = self.options.behind(rest).split_first().filter(|(first, _)| **first == word)?.1;
+            }
+            args.split_at_checked(args.len() - rest.len())
+        })
+    }
+
+    fn target(&self, before: &[&str], rest: &[&str], level: usize) -> String {
+        let mut found = self.arguments(rest);
+        found.options.splice(..0, before.iter().copied());
+        let mut parts: Vec<String> = Vec::new();
+        match (self.operands, found.operands.as_slice()) {
+            (Operands::Pod, [pod, ..]) => parts.push(word(&replicated(pod))),
+            (Operands::Line(_), [host, ..]) => parts.push(self.host(host, &found.options)),
+            (_, operands) => parts.extend(operands.iter().map(|operand| word(&named(operand)))),
+        }
+        let values = self.targets.split_ascii_whitespace();
+        for value in values.filter_map(|name| options::value(&found.options, name)) {
+            parts.push(if is_url(value) { place(value) } else { of_text(value, level) });
+        }
+        for names in self.qualifiers {
+            if let Some(value) = options::value(&found.options, names) {
+                let name = names.split_ascii_whitespace().next_back().unwrap_or_default();
+                parts.push(format!("{name}={}", word(value)));
+            }
+        }
+        match (self.operands, found.command.as_slice()) {
+            (_, []) => {}
+            (Operands::Place, [url, ..]) if is_url(url) => parts.push(place(url)),
+            // The value of an option that is in no list.
+            (Operands::Place, [_, url, ..]) if is_url(url) && !before_command(rest, &found.command) => {
+                parts.push(place(url));
+            }
+            (Operands::Line(_), command) => parts.push(of_text(&command.join(" "), level)),
+            (_, command) => parts.push(of_command(command, level)),
+        }
+        parts.retain(|part| !part.is_empty());
+        parts.join(" ")
+    }
+
+    /// Tells arguments apart: options with their values, words, and the command behind them.
+    fn arguments<'a>(&self, args: &[&'a str]) -> Arguments<'a> {
+        let (count, has_command) = match self.operands {
+            Operands::None => {
+                return Arguments { options: self.options.before(args).to_vec(), ..Arguments::default() };
+            }
+            Operands::Place => (0, true),
+            Operands::Words(count) => (count, false),
+            Operands::Command(count) | Operands::Line(count) => (count, true),
+            Operands::Pod => (1, true),
+        };
+        let mut found = Arguments::default();
+        let mut at = 0;
+        while let Some(arg) = args.get(at) {
+            let rest = || args.get(at..).unwrap_or_default();
+            if *arg == "--" {
+                if has_command {
+                    found.command = rest().iter().skip(1).copied().collect();
+                }
+                break;
+            }
+            if arg.starts_with('-') && *arg != "-" {
+                let words = 1 + self.values(arg);
+                found.options.extend(rest().iter().take(words));
+                at += words;
+                continue;
+            }
+            if found.operands.len() < count {
+                found.operands.push(arg);
+            } else if has_command {
+                found.command = rest().to_vec();
+                break;
+            }
+            at += 1;
+        }
+        found
+    }
+
+    /// How many of the next words are values of this option.
+    fn values(&self, option: &str) -> usize {
+        let is_target = !option.contains('=') && is_in(self.targets, option);
+        self.options.values(option).unwrap_or(usize::from(is_target))
+    }
+
+    /// `user@host:port`, wherever user and port are said.
+    fn host(&self, host: &str, own: &[&str]) -> String {
+        if is_url(host) {
+            return place(host);
+        }
+        let [user, port] = self.login.map(|names| options::value(own, names).or_else(|| setting(own, names)));
+        let user = user.filter(|_| !host.contains('@')).map(|user| format!("{user}@")).unwrap_or_default();
+        let port = port.filter(|port| *port != "22").map(|port| format!(":{port}")).unwrap_or_default();
+        word(&format!("{user}{host}{port}"))
+    }
+}
+
+/// The value of a setting in the form of ssh_config(5): `-o Port=22`, `-oPort=22`, `-o 'Port 22'`. `names` has it as `-oPort`.
+fn setting<'a>(own: &[&'a str], names: &str) -> Option<&'a str> {
+    let mut before = "";
+    own.iter().find_map(|arg| {
+        let is_behind = std::mem::replace(&mut before, arg) == "-o";
+        let text = if is_behind { arg } else { arg.strip_prefix("-o")? };
+        let (name, value) = text.split_once(['=', ' '])?;
+        let is_it =
+            |one: &str| one.strip_prefix("-o").is_some_and(|one| one.eq_ignore_ascii_case(name.trim()));
+        names.split_ascii_whitespace().any(is_it).then(|| value.trim())
+    })
+}
+
+/// Whether nothing that may have a value in the next word stands in front of a command.
+fn before_command(args: &[&str], command: &[&str]) -> bool {
+    let front = args.len().checked_sub(command.len() + 1).and_then(|at| args.get(at));
+    !front.is_some_and(|front| front.starts_with("--") && *front != "--" && !front.contains('='))
+}
+
+/// The first URL among these arguments that is an operand, or the value of an option that may name a target.
+fn first_url<'a>(args: &[&'a str]) -> Option<&'a str> {
+    let mut before = "";
+    args.iter().find_map(|arg| {
+        let option = std::mem::replace(&mut before, arg);
+        let (option, value) = match arg.split_once('=') {
+            Some((name, value)) if name.starts_with('-') => (name, value),
+            _ => (option, *arg),
+        };
+        (is_url(value) && !is_in(bridges::OTHER_URLS, option)).then_some(value)
+    })
+}
+
+/// What a pin knows a command by.
+fn of_command(words: &[&str], level: usize) -> String {
+    let mut command = Command::default();
+    command.read(words, level + 1);
+    known_by(&command, &words.join(" "))
+}
+
+/// What a pin knows the commands in a shell's text by.
+fn of_text(text: &str, level: usize) -> String {
+    let mut command = Command::default();
+    command.text(text, &[], level + 1);
+    known_by(&command, text)
+}
+
+fn known_by(command: &Command, text: &str) -> String {
+    let pieces = || command.pieces.iter().rev();
+    let script = pieces().find(|piece| piece.role == Role::Script && piece.path.is_some());
+    let best = pieces().max_by_key(|piece| piece.role.rank());
+    let program = match (script.or(best), &command.directory) {
+        (None, _) if command.container.is_some() => String::new(),
+        (None, _) => digest(text),
+        (Some(piece), directory) => match (piece.path.as_deref(), directory) {
+            (Some(path), Some(directory)) if piece.role == Role::Script && !path.starts_with('/') => {
+                places::lasting(&format!("{directory}/{path}"))
+            }
+            (Some(path), _) => places::lasting(path),
+            (None, _) => piece.name.clone(),
+        },
+    };
+    let container = command.container.as_deref().map(|container| format!("container {container}"));
+    let parts =
+        [container, Some(program).filter(|program| !program.is_empty()).map(|program| word(&program))];
+    let program: Vec<String> = parts.into_iter().flatten().collect();
+    match command.target.as_deref().filter(|target| !target.is_empty()) {
+        Some(target) => format!("{} to {target}", program.join(" ")),
+        None => program.join(" "),
+    }
+}
+
+/// Whether a word is an address: a scheme and what stands behind `://`.
+pub(super) fn is_url(word: &str) -> bool {
+    word.split_once("://").is_some_and(|(scheme, rest)| {
+        !rest.is_empty()
+            && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.:".contains(&byte))
+    })
+}
+
+/// Scheme, host, port and path of a URL: what it leads to, and nothing that may be a secret.
+pub(super) fn place(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return word(url) };
+    let scheme = scheme.to_ascii_lowercase();
+    // A password with such a character in it, which should have been escaped.
+    let authority = until(rest, &['/', '?', '#', ';']);
+    let is_login = !authority.contains('@')
+        && !authority.starts_with('[')
+        && authority.split_once(':').is_some_and(|(_, port)| !is_port(port));
+    let rest = rest.rsplit_once('@').filter(|_| is_login).map_or(rest, |(_, behind)| behind);
+    let rest = until(rest, &['?', '#', ';']);
+    let authority = until(rest, &['/']);
+    let path = rest.get(authority.len()..).unwrap_or_default();
+    // What is left of a login that was cut off.
+    let is_cut = is_login && authority.split_once(':').is_some_and(|(_, port)| !is_port(port));
+    let authority = if is_cut { until(authority, &[':']) } else { authority };
+    let host = authority.rsplit('@').next().unwrap_or(authority).to_ascii_lowercase();
+    let host = PORTS
+        .iter()
+        .filter(|(of, _)| *of == scheme)
+        .find_map(|(_, port)| host.strip_suffix(port)?.strip_suffix(':'))
+        .unwrap_or(&host);
+    let whole = format!("{scheme}://{host}{}", path.trim_end_matches('/'));
+    let shown = redact_word(&whole);
+    if shown == whole {
+        return clean(&whole);
+    }
+    let (parts, kept): (Vec<&str>, Vec<&str>) = (whole.split('/').collect(), shown.split('/').collect());
+    if parts.len() != kept.len() {
+        return format!("{scheme}://{}", digest(&whole));
+    }
+    let parts =
+        parts.iter().zip(kept).map(|(part, kept)| if *part == kept { clean(part) } else { digest(part) });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+fn is_port(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn until<'a>(text: &'a str, ends: &[char]) -> &'a str {
+    text.split(ends).next().unwrap_or(text)
+}
+
+/// A word as it stands in a target: an address without secrets, or the digest of what looks like one.
+fn word(text: &str) -> String {
+    if is_url(text) {
+        return place(text);
+    }
+    let is_open = |text: &str| redact_word(text) == text;
+    match text.rsplit_once('@') {
+        _ if is_open(text) => clean(text),
+        // `user:password@host`
+        Some((_, host)) if is_open(host) => clean(host),
+        _ => digest(text),
+    }
+}
+
+/// A name without the version behind it.
+fn named(operand: &str) -> Cow<'_, str> {
+    match operand.char_indices().skip(1).find(|(_, character)| *character == '@') {
+        Some(_) if names::version(operand).is_some() && !is_url(operand) => names::package(operand).into(),
+        _ => operand.into(),
+    }
+}
+
+/// A pod without its kind, and without the ends that Kubernetes gives to the replicas of a deployment (`NAME-HASH-xxxxx`:
+/// k8s.io/apimachinery/pkg/util/rand has neither vowels nor 0, 1 and 3).
+fn replicated(pod: &str) -> Cow<'_, str> {
+    let (kind, name) = pod.split_once('/').unwrap_or(("pod", pod));
+    let kind = kind.split('.').next().unwrap_or(kind);
+    let kind = KINDS.iter().find(|names| is_in(names, kind)).and_then(|names| names.split(' ').next());
+    let pod = match kind {
+        Some("pod") => name,
+        Some(kind) => return format!("{kind}/{name}").into(),
+        None => pod,
+    };
+    let is_of = |part: &str, length: std::ops::RangeInclusive<usize>| {
+        length.contains(&part.len())
+            && part.bytes().all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte))
+    };
+    let is_hash = |part: &str| {
+        (6..=10).contains(&part.len())
+            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+            && part.bytes().any(|byte| byte.is_ascii_digit())
+    };
+    let Some((before, last)) = pod.rsplit_once('-').filter(|(_, last)| is_of(last, 5..=5)) else {
+        return pod.into();
+    };
+    match before.rsplit_once('-').filter(|(_, hash)| is_hash(hash)) {
+        Some((name, _)) => format!("{name}-*").into(),
+        // A set's: one end alone.
+        None if last.bytes().any(|byte| byte.is_ascii_digit()) => format!("{before}-*").into(),
+        None => pod.into(),
+    }
+}
+
+fn clean(text: &str) -> String {
+    let is_bad = |character: char| character.is_whitespace() || character.is_control();
+    text.chars().map(|character| if is_bad(character) { '-' } else { character }).collect()
+}
+
+fn digest(text: &str) -> String {
+    let digest = hex(&Sha256::digest(text));
+    digest.get(..DIGEST_DIGITS).unwrap_or(&digest).to_owned()
+}
+
+fn bounded(target: String) -> String {
+    if target.len() <= MAX_BYTES {
+        return target;
+    }
+    let front = target.get(..target.floor_char_boundary(MAX_BYTES)).unwrap_or_default();
+    format!("{front}…{}", digest(&target))
+}
+
+#[cfg(test)]
+mod tests;
