@@ -17,7 +17,6 @@ mod program;
 mod served;
 mod shell;
 mod tables;
-mod targets;
 mod wrappers;
 
 use sha2::{Digest, Sha256};

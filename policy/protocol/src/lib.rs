@@ -5,4 +5,5 @@
 
 pub mod definition;
 pub mod message;
+mod wide;
 pub mod wire;

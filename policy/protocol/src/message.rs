@@ -25,7 +25,7 @@ use smallvec::{SmallVec, smallvec};
 
 use mcpwarden_terms::Direction;
 
-use crate::wire;
+use crate::wide::Wide;
 
 pub use course::{Course, ResultKind, Retry, entries, of_every_try};
 pub use keys::{Respelled, respell};
@@ -283,7 +283,7 @@ pub fn parse<'a>(frame: &'a [u8], scratch: &'a mut String) -> Result<Parsed<'a>,
         Err(_) => (String::from_utf8_lossy(frame), true),
     };
     // Its NULs are no blanks.
-    if wire::is_wide(frame)
+    if Wide::of(frame).is_some()
         && let Err(error) = parse_text(&text)
     {
         return Err(error);

@@ -394,11 +394,6 @@ impl FrameCutter {
     }
 }
 
-/// Whether a frame is text in UTF-16 or UTF-32 without a byte order mark: its NULs are parts of letters.
-pub(crate) fn is_wide(frame: &[u8]) -> bool {
-    utf16::is_unmarked(frame)
-}
-
 /// Other messages that some readers find in a frame, in the order of their beginnings: between what ends a line for them, and, of a frame
 /// that is no JSON by itself, one behind the other. `is_json`: whether it is.
 pub fn messages_within(frame: &[u8], is_json: bool, sink: &mut impl FnMut(&[u8], Framing)) {

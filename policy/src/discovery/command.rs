@@ -1,11 +1,12 @@
 //! A command line taken apart into what it really runs.
 
 mod launchers;
+mod targets;
 
 use super::options::{self, is_in};
 use super::piece::{Piece, Role};
 use super::wrappers::{self, Wrapper};
-use super::{containers, names, places, shell, tables, targets};
+use super::{containers, names, places, shell, tables};
 
 /// Commands within commands (`sh -c "env X=1 npx …"`) that are followed.
 pub(super) const MAX_LEVELS: usize = 10;

@@ -1,5 +1,7 @@
 //! UTF-16 with a byte order mark, which text readers of .NET and Java recognize by it, into UTF-8.
 
+use crate::wide::Wide;
+
 /// Recognizes the encoding of a stream by its first bytes and turns UTF-16 into UTF-8.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Encoding {
@@ -35,39 +37,11 @@ pub(super) enum Decoded {
     Text(Vec<u8>),
 }
 
-/// An encoding without a mark, which `json.loads` of Python and others recognize by where the zeros are in its first letters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unmarked {
-    Utf16 { little_endian: bool },
-    Utf32 { little_endian: bool },
-}
-
-impl Unmarked {
-    /// That of a frame. The line feed behind a frame is one byte to whoever cuts lines: the zeros of it that come behind that byte are
-    /// the first of the next frame, which then looks like one in the other byte order, and is read as such with the same result.
-    fn of(frame: &[u8]) -> Option<Self> {
-        match frame {
-            [0, 0, 0, b'{' | b'[', ..] => Some(Self::Utf32 { little_endian: false }),
-            [b'{' | b'[', 0, 0, 0, ..] => Some(Self::Utf32 { little_endian: true }),
-            [0, b'{' | b'['] | [0, b'{' | b'[', 0, ..] => Some(Self::Utf16 { little_endian: false }),
-            [b'{' | b'[', 0] | [b'{' | b'[', 0, _] | [b'{' | b'[', 0, _, 0, ..] => {
-                Some(Self::Utf16 { little_endian: true })
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Whether a frame is in UTF-16 or UTF-32 without a mark.
-pub(super) fn is_unmarked(frame: &[u8]) -> bool {
-    Unmarked::of(frame).is_some()
-}
-
 /// The text of a frame in UTF-16 or UTF-32 without a mark.
 pub(super) fn unmarked(frame: &[u8]) -> Option<Vec<u8>> {
-    let (size, little_endian) = match Unmarked::of(frame)? {
-        Unmarked::Utf16 { little_endian } => (2, little_endian),
-        Unmarked::Utf32 { little_endian } => (4, little_endian),
+    let (size, little_endian) = match Wide::of(frame)? {
+        Wide::Utf16 { little_endian } => (2, little_endian),
+        Wide::Utf32 { little_endian } => (4, little_endian),
     };
     // What is missing of the last unit went with the line feed.
     let missing = if little_endian { frame.len().next_multiple_of(size) - frame.len() } else { 0 };

@@ -6,11 +6,11 @@ use std::borrow::Cow;
 
 use sha2::{Digest as _, Sha256};
 
-use super::command::Command;
-use super::options::{self, Options, is_in};
-use super::piece::Role;
-use super::{names, places};
+use super::Command;
 use crate::definition::hex;
+use crate::discovery::options::{self, Options, is_in};
+use crate::discovery::piece::Role;
+use crate::discovery::{names, places};
 use crate::redact::redact_word;
 
 /// Longest target that is kept as it is, in bytes.
