@@ -141,11 +141,7 @@ impl Gated {
     /// # Errors
     /// It does not.
     pub fn call(&self, agent: &Agent, id: u64) -> Result<Value> {
-        agent.wait_for(&format!("call {id}"), |event| {
-            is(event, "mcp_tool_called")
-                && event["connection"] == self.connection
-                && event["jsonrpc_id"] == id
-        })
+        called(agent, self.connection, id)
     }
 
     /// Until the agent says that a call was refused for it could not be neutralized: while another thread of the client changes what
@@ -164,10 +160,7 @@ impl Gated {
 
     /// What the gate did to this connection so far: action and code of each.
     pub fn decided(&self, agent: &Agent) -> Vec<(String, String)> {
-        let events = agent.events_of(self.connection);
-        let word = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
-        let decided = events.iter().filter(|event| is(event, "mcp_gate_decided"));
-        decided.map(|event| (word(event, "action"), word(event, "code"))).collect()
+        decided(agent, self.connection)
     }
 }
 
@@ -215,6 +208,24 @@ pub fn tell(agent: &Agent, args: &[&str]) -> Result<CommandOutput> {
 pub fn add(id: u64) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
         "params": {"name": "add", "arguments": {"a": 20, "b": 22}}})
+}
+
+/// The call with this id on a connection, as the agent tells of it.
+///
+/// # Errors
+/// It does not.
+pub fn called(agent: &Agent, connection: u64, id: u64) -> Result<Value> {
+    agent.wait_for(&format!("call {id}"), |event| {
+        is(event, "mcp_tool_called") && event["connection"] == connection && event["jsonrpc_id"] == id
+    })
+}
+
+/// What the gate did to a connection: action and code of each.
+pub fn decided(agent: &Agent, connection: u64) -> Vec<(String, String)> {
+    let events = agent.events_of(connection);
+    let word = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    let decided = events.iter().filter(|event| is(event, "mcp_gate_decided"));
+    decided.map(|event| (word(event, "action"), word(event, "code"))).collect()
 }
 
 /// Whether a call was made.

@@ -55,6 +55,7 @@ pub mod replay;
 pub mod scrape;
 pub mod script;
 pub mod sender;
+pub mod stepped;
 pub mod transcript;
 pub mod web;
 pub mod webhook;

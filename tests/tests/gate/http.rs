@@ -1,27 +1,18 @@
 //! The gate over plain HTTP: calls in the bodies of requests.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::clients::{Client as Official, Plan};
-use mcpwarden_tests::gated::{add, agent};
+use mcpwarden_tests::gated::{add, agent, called, decided};
 use mcpwarden_tests::peer::echo;
-use mcpwarden_tests::places;
 use mcpwarden_tests::remote::Remote;
+use mcpwarden_tests::stepped::SteppedClient;
 use serde_json::{Value, json};
 
 const NEUTRALIZE: &str = "enforcement: { stdio: neutralize }\npolicy: { denied_tools: [ad*] }";
 const DENY: &str = "enforcement: { stdio: deny }\npolicy: { denied_tools: [ad*] }";
 
-/// A client in Python, with the server that it has started.
-struct Client {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    pid: Value,
-}
+struct Client(SteppedClient);
 
 /// What came of a step: the errors of writes, and the status and body of each answer.
 #[derive(Debug)]
@@ -32,29 +23,13 @@ struct Came {
 
 impl Client {
     fn start(address: &str) -> Result<Self> {
-        let script = places::sources().join("servers/stopped_http.py");
-        let mut command = Command::new("python3");
-        command.arg(script).arg(address).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().context("python3")?;
-        let input = child.stdin.take().context("no stdin")?;
-        let output = BufReader::new(child.stdout.take().context("no stdout")?);
-        let mut client = Self { child, input, output, pid: Value::Null };
-        client.pid = client.said()?["client"].clone();
-        Ok(client)
-    }
-
-    fn said(&mut self) -> Result<Value> {
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        serde_json::from_str(&line).with_context(|| format!("{line:?}"))
+        SteppedClient::start("stopped_http.py", &[address]).map(Self)
     }
 
     fn step(&mut self, step: &Value) -> Result<Came> {
-        writeln!(self.input, "{step}")?;
-        let said = self.said()?;
-        let answers = said["answers"].as_array().context("answers")?.iter();
-        let answers = answers.map(|answer| (answer[0].as_u64().unwrap_or(0), answer[1].clone())).collect();
-        Ok(Came { errors: said["errors"].clone(), answers })
+        let (errors, answers) = self.0.step(step)?;
+        let answers = answers.iter().map(|answer| (answer[0].as_u64().unwrap_or(0), answer[1].clone()));
+        Ok(Came { errors, answers: answers.collect() })
     }
 
     /// Has it write these, one after the other, and read so many answers.
@@ -64,22 +39,13 @@ impl Client {
 
     /// The conversation with its server, once the gate knows it.
     fn connection(&self, agent: &Agent) -> Result<u64> {
-        let started = agent.wait_for("the server", |event| {
-            is(event, "mcp_server_started") && event["client"]["pid"] == self.pid
-        })?;
-        let connection = started["connection"].as_u64().context("a connection")?;
-        agent.wait_for("its tools", |event| {
-            is(event, "mcp_tool_seen") && event["connection"] == connection && event["tool_name"] == "add"
-        })?;
+        let connection = self.0.connection(agent)?;
         agent.settle();
         Ok(connection)
     }
 
     fn end(self) -> Result<()> {
-        let Self { mut child, input, .. } = self;
-        drop(input);
-        ensure!(child.wait()?.success());
-        Ok(())
+        self.0.end()
     }
 }
 
@@ -112,19 +78,8 @@ fn is_answered(answer: &Value) -> bool {
 
 /// How a call with this id is reported: its action, and whether it was enforced.
 fn call(agent: &Agent, connection: u64, id: u64) -> Result<(Value, Value)> {
-    let called = agent.wait_for(&format!("call {id}"), |event| {
-        is(event, "mcp_tool_called") && event["connection"] == connection && event["jsonrpc_id"] == id
-    })?;
+    let called = called(agent, connection, id)?;
     Ok((called["action"].clone(), called["enforced"].clone()))
-}
-
-/// What the gate did to a connection: action and code of each.
-fn decided(agent: &Agent, connection: u64) -> Vec<(String, String)> {
-    agent.settle();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let all = agent.events_of(connection);
-    let decided = all.iter().filter(|event| is(event, "mcp_gate_decided"));
-    decided.map(|event| (text(&event["action"]), text(&event["code"]))).collect()
 }
 
 /// Requests with one call each, of which the id is 1: in which writes they are written.
@@ -187,6 +142,7 @@ fn denied_call_over_http_is_neutralized_and_session_continues() -> Result<()> {
                 expected += usize::from(is_denied);
             }
         }
+        agent.settle();
         let found = decided(&agent, connection);
         let all = vec![("neutralized".to_owned(), "tool_denied".to_owned()); expected];
         ensure!(found == all, "{address}: {found:?}");
@@ -244,6 +200,7 @@ fn denied_call_over_http_fails_with_permission_error() -> Result<()> {
     let came = client.write(&[head.to_owned(), body.to_owned()], 0)?;
     ensure!(came.errors == json!(["EPERM"]), "{came:?}");
     ensure!(call(&agent, connection, 13)? == (json!("block"), json!(true)));
+    agent.settle();
     let found = decided(&agent, connection);
     ensure!(found == vec![("refused".to_owned(), "tool_denied".to_owned()); 2], "{found:?}");
     client.end()?;
@@ -296,6 +253,7 @@ fn undecidable_http_is_reported_or_refused() -> Result<()> {
             let passes = undecided == "allow";
             let came = client.write(std::slice::from_ref(request), usize::from(passes))?;
             ensure!(came.errors == if passes { json!([]) } else { json!(["EPERM"]) }, "{name}: {came:?}");
+            agent.settle();
             let found = decided(&agent, connection);
             let action = if passes { "passed" } else { "refused" };
             ensure!(found == [(action.to_owned(), (*code).to_owned())], "{name}: {found:?}");

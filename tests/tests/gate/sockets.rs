@@ -1,15 +1,13 @@
 //! The gate over sockets with an address: TCP, and Unix stream sockets with a path or an abstract name.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::command::configured;
-use mcpwarden_tests::gated::{ADDRESSED, Gated, add, agent, agent_of, is_through, tell};
+use mcpwarden_tests::gated::{ADDRESSED, Gated, add, agent, agent_of, called, decided, is_through, tell};
 use mcpwarden_tests::peer::echo;
-use mcpwarden_tests::places;
+use mcpwarden_tests::stepped::SteppedClient;
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
 
@@ -18,80 +16,36 @@ const DENY: &str = "enforcement: { stdio: deny }\npolicy: { denied_tools: [ad*] 
 /// What a client in Python connects to.
 const VARIANTS: [&str; 4] = ["tcp4", "tcp6", "named", "abstract"];
 
-/// A client in Python, with the server that it has started.
-struct Client {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    pid: Value,
-}
+struct Client(SteppedClient);
 
 impl Client {
     fn start(words: &[&str]) -> Result<Self> {
-        let script = places::sources().join("servers/stopped.py");
-        let mut command = Command::new("python3");
-        command.arg(script).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().context("python3")?;
-        let input = child.stdin.take().context("no stdin")?;
-        let output = BufReader::new(child.stdout.take().context("no stdout")?);
-        let mut client = Self { child, input, output, pid: Value::Null };
-        client.pid = client.said()?["client"].clone();
-        Ok(client)
-    }
-
-    fn said(&mut self) -> Result<Value> {
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        serde_json::from_str(&line).with_context(|| format!("{line:?}"))
+        SteppedClient::start("stopped.py", words).map(Self)
     }
 
     /// Has it write these, one after the other: the errors, and so many answers.
     fn write(&mut self, parts: Value, answers: usize) -> Result<(Value, Vec<Value>)> {
-        writeln!(self.input, "{}", json!({"write": parts, "answers": answers}))?;
-        let said = self.said()?;
-        Ok((said["errors"].clone(), said["answers"].as_array().context("answers")?.clone()))
+        self.0.step(&json!({"write": parts, "answers": answers}))
     }
 
     /// The same over a new connection.
     fn write_anew(&mut self, parts: Value, answers: usize) -> Result<(Value, Vec<Value>)> {
-        writeln!(self.input, "{}", json!({"write": parts, "answers": answers, "anew": true}))?;
-        let said = self.said()?;
-        Ok((said["errors"].clone(), said["answers"].as_array().context("answers")?.clone()))
+        self.0.step(&json!({"write": parts, "answers": answers, "anew": true}))
     }
 
-    /// The connection with its server, once the gate knows it.
     fn connection(&self, agent: &Agent) -> Result<u64> {
-        let started = agent.wait_for("the server", |event| {
-            is(event, "mcp_server_started") && event["client"]["pid"] == self.pid
-        })?;
-        let connection = started["connection"].as_u64().context("a connection")?;
-        agent.wait_for("its tools", |event| {
-            is(event, "mcp_tool_seen") && event["connection"] == connection && event["tool_name"] == "add"
-        })?;
-        Ok(connection)
+        self.0.connection(agent)
     }
 
     fn end(self) -> Result<()> {
-        let Self { mut child, input, .. } = self;
-        drop(input);
-        ensure!(child.wait()?.success());
-        Ok(())
+        self.0.end()
     }
 }
 
 /// How a call with this id is reported: its action, and whether it was enforced.
 fn call(agent: &Agent, connection: u64, id: u64) -> Result<(Value, Value)> {
-    let called = agent.wait_for(&format!("call {id}"), |event| {
-        is(event, "mcp_tool_called") && event["connection"] == connection && event["jsonrpc_id"] == id
-    })?;
+    let called = called(agent, connection, id)?;
     Ok((called["action"].clone(), called["enforced"].clone()))
-}
-
-/// What the gate did to a connection: action and code of each.
-fn decided(agent: &Agent, connection: u64) -> Vec<(Value, Value)> {
-    let all = agent.events_of(connection);
-    let decided = all.iter().filter(|event| is(event, "mcp_gate_decided"));
-    decided.map(|event| (event["action"].clone(), event["code"].clone())).collect()
 }
 
 #[test]
@@ -129,7 +83,10 @@ fn denied_call_over_sockets_is_neutralized_and_session_continues() -> Result<()>
         }
         agent.settle();
         let found = decided(&agent, connection);
-        ensure!(found == vec![(json!("neutralized"), json!("tool_denied")); 4], "{variant}: {found:?}");
+        ensure!(
+            found == vec![("neutralized".to_owned(), "tool_denied".to_owned()); 4],
+            "{variant}: {found:?}"
+        );
         client.end()?;
     }
     agent.stop()?;

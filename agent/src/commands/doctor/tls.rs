@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use comfy_table::{Attribute, Cell, Color};
-use mcpwarden_tls::{Function, Image, Located, Role, Signatures, Step, Way, locate};
+use mcpwarden_tls::{Function, Image, Library, Located, Role, Signatures, Step, Way, locate};
 use procfs::process::{MMPermissions, MMapPath, Process};
 use serde::Serialize;
 
@@ -133,11 +133,11 @@ fn print(searched: &Searched) {
     };
     let mut rows = table(["LIBRARY", "DIRECTION", "FUNCTION", "FOUND BY", "PROBED AT"]);
     for stack in &located.stacks {
-        let version = stack.version.as_deref().map_or(String::new(), |version| format!(" {version}"));
+        let library = named(stack.library, stack.version.as_deref());
         for function in &stack.functions {
             let Some(direction) = direction(function.role) else { continue };
             rows.add_row([
-                Cell::new(escaped(&format!("{}{version}", stack.library))),
+                Cell::new(&library),
                 Cell::new(direction),
                 Cell::new(escaped(&function.name)),
                 Cell::new(certainty(function.way)),
@@ -149,12 +149,10 @@ fn print(searched: &Searched) {
         print_line(table_text(&rows));
     }
     for unknown in &located.unknown {
-        let version = unknown.version.as_deref().map_or(String::new(), |version| format!(" {version}"));
+        let library = named(unknown.library, unknown.version.as_deref());
         let mut rows = table(["NOT SEEN", "WHY"]);
         rows.add_row([
-            Cell::new(escaped(&format!("{}{version}", unknown.library)))
-                .fg(Color::Yellow)
-                .add_attribute(Attribute::Bold),
+            Cell::new(&library).fg(Color::Yellow).add_attribute(Attribute::Bold),
             Cell::new(escaped(&unknown.why.to_string())),
         ]);
         print_line(table_text(&rows));
@@ -162,6 +160,12 @@ fn print(searched: &Searched) {
     for problem in &located.problems {
         print_line(format!("  left out: {}", escaped(problem)));
     }
+}
+
+/// A library, with its version where that is known.
+fn named(library: Library, version: Option<&str>) -> String {
+    let version = version.map_or(String::new(), |version| format!(" {version}"));
+    escaped(&format!("{library}{version}")).to_string()
 }
 
 /// Which way plaintext goes; `None`: the function has none.

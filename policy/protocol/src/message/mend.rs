@@ -195,8 +195,7 @@ impl Mender<'_> {
         self.out.push('"');
         for character in text.chars() {
             match character {
-                // Writing to a string cannot fail.
-                ..' ' => drop(write!(self.out, "\\u{:04x}", u32::from(character))),
+                ..' ' => self.escaped(character),
                 _ => self.out.push(character),
             }
         }
@@ -254,9 +253,13 @@ impl Mender<'_> {
 
     fn control(&mut self, character: char) {
         self.mended.any = true;
+        self.escaped(character);
+        self.skip(1);
+    }
+
+    fn escaped(&mut self, character: char) {
         // Writing to a string cannot fail.
         let _ = write!(self.out, "\\u{:04x}", u32::from(character));
-        self.skip(1);
     }
 }
 
