@@ -2,11 +2,14 @@
 //!
 //! | members | clients |
 //! |---|---|
-//! | `mcpServers`, as a mapping or a list with names | Claude, Cursor, Windsurf, Cline, Gemini CLI, Cherry Studio, Continue |
+//! | `mcpServers`, as a mapping or a list with names | Claude, Cursor, Windsurf, Cline, Gemini CLI, Cherry Studio, Continue, Amazon Q |
 //! | `projects.DIR.mcpServers` | Claude Code (`~/.claude.json`) |
-//! | `servers`, `mcp.servers`, `customizations.vscode.mcp.servers` | VS Code and development containers |
+//! | `servers`, `mcp.servers` (also as one name), `customizations.vscode.mcp.servers` | VS Code and development containers |
 //! | `mcp.NAME` | opencode, Crush |
-//! | `mcp_servers` | Codex |
+//! | `mcp_servers` | Codex, Mistral Vibe |
+//! | `experimental.modelContextProtocolServers` | Continue, in its older form |
+//! | `server.mcp_config` | a desktop extension (`manifest.json`) |
+//! | names of servers and nothing else, or a list of servers | Warp |
 //! | `context_servers` | Zed |
 //! | `amp.mcpServers` | Amp |
 //! | `extensions` | Goose |
@@ -43,18 +46,32 @@ pub struct Found {
 /// Something that is to hold servers is no mapping of them.
 pub fn servers(whole: &RawValue) -> Result<Option<Vec<Found>>> {
     let mut all = Vec::new();
-    let is_client = of_client(whole, None, &mut all)? | of_projects(whole, &mut all)?;
+    let is_client =
+        of_client(whole, None, &mut all)? | of_projects(whole, &mut all)? | of_extension(whole, &mut all);
     if is_client {
         return Ok(Some(all));
+    }
+    if is_bare(whole) {
+        let found = |(name, json): (String, &RawValue)| Found {
+            project: None,
+            name,
+            json: json.to_owned(),
+            is_off: false,
+        };
+        return Ok(Some(entries(whole)?.into_iter().map(found).collect()));
     }
     Ok(of_registry(whole))
 }
 
-fn member<'a>(of: &'a RawValue, path: &[&str]) -> Option<&'a RawValue> {
-    path.iter().try_fold(of, |of, name| {
-        let [member] = members(of.get(), [*name]);
-        member.filter(|member| member.get() != "null")
-    })
+/// All that stands at a path, but for `null`. Of what stands there twice a client takes one, and names may be in any case.
+fn each<'a>(of: &'a RawValue, path: &[&str]) -> Vec<&'a RawValue> {
+    let step = |of: Vec<&'a RawValue>, name: &&str| {
+        let pairs = of.into_iter().filter_map(|of| serde_json::from_str(of.get()).ok());
+        let members = pairs.flat_map(|Pairs(pairs): Pairs<'a>| pairs);
+        let found = members.filter(|(key, value)| key.eq_ignore_ascii_case(name) && value.get() != "null");
+        found.map(|(_, value)| value).collect()
+    };
+    path.iter().fold(vec![of], step)
 }
 
 fn is_object(value: &RawValue) -> bool {
@@ -66,6 +83,7 @@ fn of_client(of: &RawValue, project: Option<&str>, all: &mut Vec<Found>) -> Resu
     let mut places: Vec<&RawValue> = [
         &["mcpServers"][..],
         &["servers"],
+        &["mcp.servers"],
         &["mcp", "servers"],
         &["mcp", "mcpServers"],
         &["customizations", "vscode", "mcp", "servers"],
@@ -73,17 +91,18 @@ fn of_client(of: &RawValue, project: Option<&str>, all: &mut Vec<Found>) -> Resu
         &["mcp_servers"],
         &["context_servers"],
         &["amp.mcpServers"],
+        &["experimental", "modelContextProtocolServers"],
     ]
     .iter()
-    .filter_map(|path| member(of, path))
+    .flat_map(|path| each(of, path))
     .collect();
     // Names of servers stand there beside settings.
-    let loose = [member(of, &["mcp"]), member(of, &["extensions"])].into_iter().flatten();
-    let loose: Vec<&RawValue> =
-        loose.filter(|value| is_object(value) && places.is_empty() && has_entry(value)).collect();
-    places.extend(loose);
+    if places.is_empty() {
+        let loose = ["mcp", "extensions"].into_iter().flat_map(|name| each(of, &[name]));
+        places.extend(loose.filter(|value| has_entry(value)));
+    }
     let off = names_off(of);
-    let only = names(member(of, &["mcp", "allowed"]));
+    let only = names(each(of, &["mcp", "allowed"]));
     for place in &places {
         for (name, json) in entries(place)? {
             let is_off = off.contains(&name) || !only.is_empty() && !only.contains(&name);
@@ -95,44 +114,82 @@ fn of_client(of: &RawValue, project: Option<&str>, all: &mut Vec<Found>) -> Resu
 
 /// Whether something in a mapping looks like the entry of a server.
 fn has_entry(value: &RawValue) -> bool {
-    let is_entry = |entry: &&RawValue| {
-        let found = members(entry.get(), ["command", "cmd", "url", "uri"]);
-        is_object(entry) && found.iter().any(Option::is_some)
-    };
     serde_json::from_str(value.get()).is_ok_and(|Pairs(pairs)| pairs.iter().any(|(_, entry)| is_entry(entry)))
 }
 
-/// The entries of a mapping by name, or of a list whose entries have names.
+/// Whether a value says what to start or to reach, and is no definition of a tool, whatever a server put beside it.
+fn is_entry(value: &RawValue) -> bool {
+    let Ok(Pairs(members)) = serde_json::from_str(value.get()) else { return false };
+    let has = |names: &[&str]| {
+        members.iter().any(|(name, value)| {
+            value.get() != "null" && names.iter().any(|known| name.eq_ignore_ascii_case(known))
+        })
+    };
+    has(&["command", "cmd", "url", "uri", "serverUrl", "httpUrl"]) && !has(&["inputSchema", "input_schema"])
+}
+
+/// Whether servers stand in a file by themselves, by name or in a list.
+fn is_bare(whole: &RawValue) -> bool {
+    if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(whole.get()) {
+        return !list.is_empty() && list.iter().all(|entry| is_entry(entry));
+    }
+    serde_json::from_str(whole.get())
+        .is_ok_and(|Pairs(pairs)| !pairs.is_empty() && pairs.iter().all(|(_, entry)| is_entry(entry)))
+}
+
+/// The entries of a mapping by name, or of a list whose entries have names. An entry that is `null` is as if absent.
 fn entries(place: &RawValue) -> Result<Vec<(String, &RawValue)>> {
-    if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(place.get()) {
+    let mut entries = if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(place.get()) {
         let named = |(index, entry): (usize, &'_ RawValue)| {
             let [name] = members(entry.get(), ["name"]);
             name.and_then(|name| decode_str(name.get()))
                 .map_or_else(|| index.to_string(), |name| name.into_owned())
         };
-        return Ok(list
-            .into_iter()
-            .enumerate()
-            .map(|(index, entry)| (named((index, entry)), entry))
-            .collect());
-    }
-    let Pairs(pairs) = serde_json::from_str(place.get()).context("the servers are no mapping")?;
-    Ok(pairs)
+        list.into_iter().enumerate().map(|(index, entry)| (named((index, entry)), entry)).collect()
+    } else {
+        let Pairs(pairs) = serde_json::from_str(place.get()).context("the servers are no mapping")?;
+        pairs
+    };
+    entries.retain(|(_, entry)| entry.get() != "null" && !is_part_of_client(entry));
+    Ok(entries)
+}
+
+/// Whether an entry of Goose names something that runs within it.
+fn is_part_of_client(entry: &RawValue) -> bool {
+    let [kind] = members(entry.get(), ["type"]);
+    kind.is_some_and(|kind| matches!(kind.get(), r#""platform""# | r#""frontend""#))
+}
+
+/// The server of a desktop extension's manifest.
+fn of_extension(whole: &RawValue, all: &mut Vec<Found>) -> bool {
+    let before = all.len();
+    let [name] = members(whole.get(), ["name"]);
+    let name = name.and_then(|name| decode_str(name.get())).unwrap_or_default();
+    let configured = each(whole, &["server", "mcp_config"]).into_iter().filter(|entry| is_entry(entry));
+    all.extend(configured.map(|json| Found {
+        project: None,
+        name: name.clone().into_owned(),
+        json: json.to_owned(),
+        is_off: false,
+    }));
+    all.len() > before
 }
 
 fn names_off(of: &RawValue) -> HashSet<String> {
-    let mut off = names(member(of, &["mcp", "excluded"]));
-    off.extend(SWITCHED_OFF.iter().flat_map(|list| names(member(of, &[list]))));
+    let mut off = names(each(of, &["mcp", "excluded"]));
+    off.extend(SWITCHED_OFF.iter().flat_map(|list| names(each(of, &[list]))));
     off
 }
 
-fn names(list: Option<&RawValue>) -> HashSet<String> {
-    list.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default()
+fn names(lists: Vec<&RawValue>) -> HashSet<String> {
+    let lists = lists.into_iter().filter_map(|list| serde_json::from_str::<Vec<Value>>(list.get()).ok());
+    lists.flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
 fn of_projects(whole: &RawValue, all: &mut Vec<Found>) -> Result<bool> {
-    let Some(projects) = member(whole, &["projects"]) else { return Ok(false) };
-    let Ok(Pairs(projects)) = serde_json::from_str(projects.get()) else { return Ok(false) };
+    let projects = each(whole, &["projects"]).into_iter();
+    let projects = projects.filter_map(|projects| serde_json::from_str(projects.get()).ok());
+    let projects = projects.flat_map(|Pairs(projects)| projects);
     let mut is_client = false;
     for (directory, project) in projects {
         if is_object(project) {

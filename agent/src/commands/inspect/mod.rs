@@ -5,10 +5,12 @@
 //! | `input` | what a file holds |
 //! | `forms` | JSON with comments, TOML and YAML as JSON |
 //! | `clients` | where clients' configurations declare servers |
+//! | `entry` | one server of them, in the words of any client |
 //! | `report` | what is found |
 //! | `progress` | what is under way |
 
 mod clients;
+mod entry;
 mod forms;
 mod input;
 mod pairs;
@@ -32,7 +34,8 @@ use crate::cli::InspectOptions;
 use crate::config;
 use crate::host::clock::Clock;
 use crate::output::{FAILED, clean, escaped, print_error, print_line};
-use input::{Contents, Declared, Entry};
+use entry::{Entry, address, shown_id};
+use input::{Contents, Declared};
 use report::Report;
 
 /// Prints what is found. Exit status 0: nothing at or above the threshold; 1: something; 2: the input cannot be used, or
@@ -64,49 +67,63 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
     let mut report = Report::new(detector, settings::registry(config), mutes, (threshold, options.json));
     match (&options.file, &options.server) {
         (Some(file), _) => {
-            let contents =
-                input::contents(&input::read(file)?).with_context(|| file.display().to_string())?;
-            match contents {
-                Contents::Definitions(_) if options.start => {
+            let contents = input::contents(&input::read(file)?);
+            let Contents { definitions, servers } = contents.with_context(|| file.display().to_string())?;
+            match servers {
+                None if options.start => {
                     bail!("{}: the file declares no servers to start; omit --start", file.display())
                 }
-                Contents::Definitions(definitions) => report.definitions(definitions),
-                Contents::Servers(servers) if options.start => {
-                    let programs = servers.iter().flat_map(|server| &server.entry).any(Entry::is_program);
-                    let environment = user::become_caller("inspect", programs, options.as_root)?;
-                    let target = |Declared { project, name, entry }| {
-                        let target = entry.and_then(|entry: Entry| entry.resolve(&environment));
-                        (Label { project, name }, target)
-                    };
-                    live(options, &environment, servers.into_iter().map(target), &mut report)?;
-                }
-                Contents::Servers(servers) => {
-                    if servers.is_empty() && !options.json {
-                        print_line("no servers declared");
+                None => report.definitions(definitions),
+                Some(servers) => {
+                    if !definitions.is_empty() {
+                        report.definitions(definitions);
                     }
-                    for Declared { project, name, entry } in &servers {
-                        report.enter(project.as_deref());
-                        match entry {
-                            Ok(entry) => report.declared(name, entry),
-                            Err(error) => report.failure(name, error),
-                        }
+                    if options.start {
+                        start(options, servers, &mut report)?;
+                    } else {
+                        declared(&servers, options.json, &mut report);
                     }
                 }
             }
         }
         (None, Some(url)) => {
             let environment = user::become_caller("inspect", false, options.as_root)?;
-            let target = input::address(url).map(|url| Target::Address { url, headers: HeaderMap::new() });
+            let target = address(url).map(|url| Target::Address { url, headers: HeaderMap::new() });
             live(options, &environment, [(Label::from(redact_word(url)), target)], &mut report)?;
         }
         (None, None) => {
             let environment = user::become_caller("inspect", true, options.as_root)?;
-            let name = input::shown_id(&options.command);
+            let name = shown_id(&options.command);
             let launch = Launch { argv: options.command.clone(), ..Launch::default() };
             live(options, &environment, [(Label::from(name), Ok(Target::Program(launch)))], &mut report)?;
         }
     }
     Ok(report.outcome())
+}
+
+/// Starts or reaches the servers of a configuration and inspects them.
+fn start(options: &InspectOptions, servers: Vec<Declared>, report: &mut Report) -> Result<()> {
+    let programs = servers.iter().flat_map(|server| &server.entry).any(Entry::is_program);
+    let environment = user::become_caller("inspect", programs, options.as_root)?;
+    let target = |Declared { project, name, entry }| {
+        let target = entry.and_then(|entry: Entry| entry.resolve(&environment));
+        (Label { project, name }, target)
+    };
+    live(options, &environment, servers.into_iter().map(target), report)
+}
+
+/// Lists the servers of a configuration; starts none.
+fn declared(servers: &[Declared], json: bool, report: &mut Report) {
+    if servers.is_empty() && !json {
+        print_line("no servers declared");
+    }
+    for Declared { project, name, entry } in servers {
+        report.enter(project.as_deref());
+        match entry {
+            Ok(entry) => report.declared(name, entry),
+            Err(error) => report.failure(name, error),
+        }
+    }
 }
 
 /// What a server is called, and the project that declares it.

@@ -16,7 +16,7 @@ use mcpwarden_policy::registry::{
 use mcpwarden_policy::{ConnectionId, ServerId, SessionId, Timestamp};
 use serde_json::json;
 
-use super::input::Entry;
+use super::entry::Entry;
 use crate::output::{clean, print_error, print_json_line, print_line};
 
 /// Bytes that the registry may keep of the definitions of all servers together: as many as one may send, and its names.

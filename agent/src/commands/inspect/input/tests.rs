@@ -2,7 +2,28 @@
 
 use mcpwarden_policy::registry::ItemKind;
 
+use mcpwarden_client::inspect::{Launch, session::Target, user::Environment};
+use mcpwarden_client::secret;
+use reqwest::header::HeaderName;
+
 use super::*;
+
+#[test]
+fn files_are_text_in_utf8_or_behind_a_mark() {
+    let utf16 = |text: &str, unit: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(unit).collect::<Vec<_>>();
+    for (bytes, expected) in [
+        (b"{\"a\":1}".to_vec(), Some("{\"a\":1}")),
+        ("\u{feff}ü".as_bytes().to_vec(), Some("ü")),
+        (utf16("\u{feff}{ü}", u16::to_le_bytes), Some("{ü}")),
+        (utf16("\u{feff}{ü}", u16::to_be_bytes), Some("{ü}")),
+        (vec![0xff, 0xfe, b'{'], None),
+        (vec![0xff, 0xfe, 0, 0xd8], None),
+        (vec![0xff], None),
+        (Vec::new(), Some("")),
+    ] {
+        assert_eq!(text_of(bytes.clone()).as_deref(), expected, "{bytes:?}");
+    }
+}
 
 #[test]
 fn input_file_kind_follows_its_content() {
@@ -39,7 +60,10 @@ fn input_file_kind_follows_its_content() {
         (r#"{"tools":[],"resourceTemplates":[{"name":"n"}]}"#, Err("it has no `uriTemplate`")),
         ("{", Err("no JSON")),
         ("{}", Err("no definition")),
-        ("\u{feff}{\"name\":\"a\"}\r\n", Ok("a")),
+        (r#"{"name":"e","server":{"mcp_config":{"command":"x"}},"tools":[{"name":"t"}]}"#, Ok("t | e=x")),
+        (r#"{"tools":[{"name":"t"}],"mcpServers":{"a":{"command":"x"}}}"#, Ok("t | a=x")),
+        // What a server puts beside a definition does not make it something else.
+        (r#"[{"name":"t","inputSchema":{},"command":"x"}]"#, Ok("t")),
         ("[]", Ok("")),
         (r#"{"tools":5}"#, Err("no list")),
         (r#"[{"name":"a"},{"description":"b"}]"#, Err("entry 1 of the list is no definition")),
@@ -50,19 +74,20 @@ fn input_file_kind_follows_its_content() {
     ];
     for (text, expected) in cases {
         let said = match contents(text) {
-            Ok(Contents::Definitions(all)) => {
+            Ok(Contents { definitions, servers: None }) => {
                 let said = |one: Definition| match one.kind {
                     ItemKind::Tool => one.name,
                     kind => format!("{kind:?}:{}", one.name),
                 };
-                Ok(all.into_iter().map(said).collect::<Vec<_>>().join(" "))
+                Ok(definitions.into_iter().map(said).collect::<Vec<_>>().join(" "))
             }
-            Ok(Contents::Servers(servers)) => {
+            Ok(Contents { definitions, servers: Some(servers) }) => {
+                let tools = definitions.into_iter().map(|tool| tool.name + " | ").collect::<String>();
                 let words = servers.iter().map(|server| {
                     let words = server.entry.as_ref().map(Entry::words).unwrap_or_default();
                     format!("{}={}", server.name, words.join(" "))
                 });
-                Ok(words.collect::<Vec<_>>().join(" "))
+                Ok(tools + &words.collect::<Vec<_>>().join(" "))
             }
             Err(error) => Err(format!("{error:#}")),
         };
@@ -90,7 +115,7 @@ fn servers_are_found_in_every_client_form() {
         ),
         (
             "extensions:\n  a:\n    cmd: x\n    args: [y]\n    envs: {K: 1}\n  b: {type: builtin}\n",
-            "a=x y b?",
+            "a=x y b=goose mcp b",
         ),
         ("mcpServers:\n  - name: a\n    command: x\n  - command: y\n", "a=x 1=y"),
         (
@@ -115,9 +140,26 @@ fn servers_are_found_in_every_client_form() {
             "r (npm)=npx -y @o/p@1.2 r (oci)=docker run -i --rm -v /a o/p r (mcpb)? r (sse)=http://h/",
         ),
         (r#"{"name":"r","remotes":[{"type":"sse","url":"http://h/"}]}"#, "r=http://h/"),
+        // Both of two members of one name, and names in any case.
+        (r#"{"mcpServers":{"a":{"command":"x"}},"McpServers":{"b":{"Command":"y"}}}"#, "a=x b=y"),
+        (r#"{"mcp.servers":{"a":{"command":"x"}}}"#, "a=x"),
+        (r#"{"mcpServers":{"a":null,"b":{"command":"x","args":[null,"y"]}}}"#, "b=x y"),
+        ("mcpServers:\n  no:\n    command: x\n    args: [y, ~]\n", "no=x y"),
+        ("extensions:\n  a: {type: platform, name: a}\n  b: {type: stdio, cmd: x}\n", "b=x"),
+        (r#"{"a":{"command":"x","working_directory":null},"b":{"url":"http://h"}}"#, "a=x b=http://h"),
+        (r#"[{"name":"a","command":"x"},{"url":"http://h"}]"#, "a=x 1=http://h"),
+        (r#"{"name":"q","tools":["*"],"mcpServers":{"a":{"command":"x"}}}"#, "a=x"),
+        (
+            r#"{"experimental":{"modelContextProtocolServers":[{"transport":{"type":"stdio","command":"x","args":["y"]}}]}}"#,
+            "0=x y",
+        ),
+        (
+            r#"{"manifest_version":"0.2","name":"e","server":{"type":"node","mcp_config":{"command":"node","args":["${__dirname}/x.js"]}}}"#,
+            "e=node ${__dirname}/x.js",
+        ),
     ];
     for (text, expected) in cases {
-        let Contents::Servers(servers) = contents(text).unwrap() else { panic!("{text}") };
+        let servers = contents(text).unwrap().servers.unwrap_or_else(|| panic!("{text}"));
         let said = servers.iter().map(|server| {
             let project = server.project.iter().map(|project| format!("{project}/")).collect::<String>();
             match &server.entry {
@@ -131,7 +173,10 @@ fn servers_are_found_in_every_client_form() {
         assert_eq!(said.collect::<Vec<_>>().join(" "), expected, "{text}");
     }
     for text in [r#"{"name":"t","packages":[{}],"inputSchema":{}}"#, r#"{"name":"t","mcp":{"a":{}}}"#] {
-        assert!(matches!(contents(text), Ok(Contents::Definitions(all)) if all.len() == 1), "{text}");
+        assert!(
+            matches!(contents(text), Ok(Contents { definitions, servers: None }) if definitions.len() == 1),
+            "{text}"
+        );
     }
 }
 
@@ -193,7 +238,7 @@ fn client_config_servers_are_parsed() {
         (r#"{"command":""}"#, Err("`command` is empty")),
         (r#"{"url":"https://u:hidden@"}"#, Err("`https://u:***@` is no address")),
         (r#"{"command":5}"#, Err("invalid type")),
-        (r#"{"command":"a","command":"b"}"#, Err("duplicate field `command`")),
+        (r#"{"command":"a","command":"b","enabled":false,"enabled":true}"#, program(&["b"], &[])),
         (r#"{"command":"a","args":"--token=hidden x"}"#, Err("invalid type: string \"--token=***\"")),
         (r#""https://u:hidden@h/""#, Err("https://u:***@h/")),
         ("5", Err("invalid type")),

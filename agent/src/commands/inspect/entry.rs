@@ -1,0 +1,337 @@
+//! One server as a client's configuration declares it, in the words of any client.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use mcpwarden_client::inspect::{Launch, session::Target, user::Environment, variables::fill};
+use mcpwarden_client::secret;
+use mcpwarden_policy::discovery::server_id;
+use mcpwarden_policy::redact::{redact_argv, redact_word};
+use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderName};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::pairs::Pairs;
+
+/// A server of a client's configuration.
+#[derive(Debug, Default)]
+pub struct Entry {
+    command: Option<String>,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    cwd: Option<String>,
+    url: Option<String>,
+    headers: BTreeMap<String, String>,
+    is_off: bool,
+}
+
+/// An entry as it is written. Of a member that stands there twice clients take the last.
+#[derive(Default)]
+struct Written {
+    command: Option<Command>,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    cwd: Option<String>,
+    url: Option<String>,
+    headers: BTreeMap<String, String>,
+    bearer_token_env_var: Option<String>,
+    kind: Option<String>,
+    name: Option<String>,
+    is_disabled: bool,
+    is_switched_off: bool,
+}
+
+/// A program: by its name, with its arguments, or as Zed wrote it.
+enum Command {
+    Text(String),
+    List(Vec<String>),
+    Mapping { path: String, args: Vec<String>, env: BTreeMap<String, String> },
+}
+
+/// A text, or what an editor lets stand in place of one: a number, `true` or `false`.
+struct Scalar(String);
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl Visitor<'_> for Any {
+            type Value = String;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a text or a number")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+                Ok(text.to_owned())
+            }
+
+            fn visit_bool<E: Error>(self, value: bool) -> Result<String, E> {
+                Ok(value.to_string())
+            }
+
+            fn visit_i64<E: Error>(self, value: i64) -> Result<String, E> {
+                Ok(value.to_string())
+            }
+
+            fn visit_u64<E: Error>(self, value: u64) -> Result<String, E> {
+                Ok(value.to_string())
+            }
+
+            fn visit_f64<E: Error>(self, value: f64) -> Result<String, E> {
+                Ok(value.to_string())
+            }
+        }
+        deserializer.deserialize_any(Any).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Command {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Command;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a program, or a list of its words")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Command, E> {
+                Ok(Command::Text(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Command, A::Error> {
+                let words = Deserialize::deserialize(SeqAccessDeserializer::new(list))?;
+                Ok(Command::List(texts(words)))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Command, A::Error> {
+                #[derive(Deserialize)]
+                struct Mapping {
+                    path: String,
+                    args: Option<Vec<Option<Scalar>>>,
+                    env: Option<BTreeMap<String, Option<Scalar>>>,
+                }
+                let Mapping { path, args, env } = Deserialize::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Command::Mapping {
+                    path,
+                    args: texts(args.unwrap_or_default()),
+                    env: pairs(env.unwrap_or_default()),
+                })
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
+fn texts(list: Vec<Option<Scalar>>) -> Vec<String> {
+    list.into_iter().flatten().map(|Scalar(text)| text).collect()
+}
+
+fn pairs(map: BTreeMap<String, Option<Scalar>>) -> BTreeMap<String, String> {
+    map.into_iter().filter_map(|(name, value)| Some((name, value?.0))).collect()
+}
+
+/// A member's value.
+///
+/// # Errors
+/// It is of another kind; says which member.
+fn read<T: DeserializeOwned>(name: &str, value: &RawValue) -> Result<T> {
+    serde_json::from_str(value.get()).with_context(|| format!("`{name}`"))
+}
+
+impl Written {
+    /// The members of an entry; `null` is as if absent, and unknown members are the client's.
+    fn read(json: &RawValue) -> Result<Self> {
+        let mut written = Self::default();
+        written.add(json, true)?;
+        Ok(written)
+    }
+
+    fn add(&mut self, json: &RawValue, is_whole: bool) -> Result<()> {
+        let Pairs(members) = serde_json::from_str(json.get())?;
+        for (name, value) in members.iter().filter(|(_, value)| value.get() != "null") {
+            let says = |word: &str| {
+                let said = serde_json::from_str(value.get());
+                said.is_ok_and(|Scalar(text)| text.trim().eq_ignore_ascii_case(word))
+            };
+            // Clients in C# and Go take a name in any case.
+            match name.to_ascii_lowercase().as_str() {
+                "command" | "cmd" => self.command = Some(read(name, value)?),
+                "args" => self.args = texts(read(name, value)?),
+                "env" | "environment" | "envs" => self.env = pairs(read(name, value)?),
+                "cwd" | "workingdirectory" | "working_directory" => self.cwd = Some(read(name, value)?),
+                "url" | "serverurl" | "httpurl" | "uri" => self.url = Some(read(name, value)?),
+                "headers" | "http_headers" => self.headers = pairs(read(name, value)?),
+                "bearer_token_env_var" => self.bearer_token_env_var = Some(read(name, value)?),
+                // Continue's older form has the program within.
+                "transport" if is_whole && value.get().starts_with('{') => self.add(value, false)?,
+                "type" => self.kind = serde_json::from_str(value.get()).ok(),
+                "name" => self.name = serde_json::from_str(value.get()).ok(),
+                "disabled" | "isdisabled" => {
+                    self.is_disabled = says("true") || says("1");
+                }
+                "enabled" | "isenabled" | "isactive" | "active" => {
+                    self.is_switched_off = says("false") || says("0");
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<Written> for Entry {
+    fn from(written: Written) -> Self {
+        let Written { command, mut args, mut env, cwd, url, mut headers, .. } = written;
+        let is_off = written.is_disabled || written.is_switched_off;
+        let command = match command {
+            Some(Command::Text(program)) => Some(program),
+            Some(Command::List(words)) => {
+                let mut words = words.into_iter();
+                let program = words.next().unwrap_or_default();
+                args.splice(0..0, words);
+                Some(program)
+            }
+            Some(Command::Mapping { path, args: first, env: more }) => {
+                args.splice(0..0, first);
+                env.extend(more);
+                Some(path)
+            }
+            None => None,
+        };
+        if let Some(variable) = written.bearer_token_env_var {
+            headers.insert("Authorization".to_owned(), format!("Bearer ${{{variable}}}"));
+        }
+        Self { command, args, env, cwd, url, headers, is_off }
+    }
+}
+
+/// The id of a server with this command line, without what looks like a secret.
+pub fn shown_id(argv: &[String]) -> String {
+    let id = server_id(argv, None).to_string();
+    let has_it = |words: &[String]| words.iter().any(|word| word.contains(&id));
+    // A secret may look like one by the word before it alone.
+    if has_it(argv) && !has_it(&redact_argv(argv)) { "***".to_owned() } else { redact_word(&id) }
+}
+
+impl Entry {
+    /// Reads the entry of a server by its name in the configuration.
+    ///
+    /// # Errors
+    /// It is none, or has nothing to start or to reach.
+    pub fn read(name: &str, json: &RawValue) -> Result<Self> {
+        let mut written = Written::read(json).map_err(|error| {
+            // What is there instead of what is expected is quoted.
+            let why = redact_word(&format!("{error:#}"));
+            anyhow!(
+                "it is no entry of a client's configuration: {why}; expected {{\"command\": …}} or {{\"url\": …}}"
+            )
+        })?;
+        // A server that comes with Goose is a command of it.
+        if written.kind.as_deref() == Some("builtin") && written.command.is_none() {
+            let words = ["goose", "mcp", written.name.as_deref().unwrap_or(name)];
+            written.command = Some(Command::List(words.map(str::to_owned).to_vec()));
+        }
+        Self::from(written).usable()
+    }
+
+    /// The same server, switched off by a list of names.
+    pub fn switched_off(self, is_off: bool) -> Self {
+        Self { is_off: self.is_off || is_off, ..self }
+    }
+
+    /// The entry, if there is something to start or to reach. Whether that is of use only shows with its variables filled
+    /// in.
+    ///
+    /// # Errors
+    /// There is not.
+    fn usable(self) -> Result<Self> {
+        let has_variables = |text: &str| text.contains("${");
+        match (&self.command, &self.url) {
+            (Some(command), _) => ensure!(!command.is_empty(), "its `command` is empty"),
+            (None, Some(url)) if has_variables(url) => {}
+            (None, Some(url)) => drop(address(url)?),
+            (None, None) => bail!("it has neither `command` nor `url`"),
+        }
+        Ok(self)
+    }
+
+    /// Its command line, or its address.
+    pub fn words(&self) -> Vec<String> {
+        match (&self.command, &self.url) {
+            (Some(command), _) => [command].into_iter().chain(&self.args).cloned().collect(),
+            (None, url) => url.iter().cloned().collect(),
+        }
+    }
+
+    /// Under which id the agent would know it, without what looks like a secret.
+    pub fn server_id(&self) -> String {
+        let address = self.url.as_ref().filter(|_| self.command.is_none());
+        let endpoint = address.and_then(|url| endpoint(&Url::parse(url).ok()?));
+        endpoint.unwrap_or_else(|| shown_id(&self.words()))
+    }
+
+    /// Whether the client does not use it.
+    pub fn is_off(&self) -> bool {
+        self.is_off
+    }
+
+    /// Whether it is started, not reached.
+    pub fn is_program(&self) -> bool {
+        self.command.is_some() && !self.is_off
+    }
+
+    /// How it is reached, with the variables in it filled in.
+    ///
+    /// # Errors
+    /// It is disabled, says too little or something wrong, or a variable cannot be filled in.
+    pub fn resolve(self, environment: &Environment) -> Result<Target> {
+        let Self { command, args, env, cwd, url, headers, is_off } = self;
+        ensure!(!is_off, "it is disabled in this file");
+        let fill = |text: String| fill(&text, environment);
+        match (command, url) {
+            (Some(command), _) => Ok(Target::Program(Launch {
+                argv: [command].into_iter().chain(args).map(fill).collect::<Result<_>>()?,
+                env: env.into_iter().map(|(name, value)| Ok((name, fill(value)?))).collect::<Result<_>>()?,
+                cwd: cwd.map(fill).transpose()?,
+            })),
+            (None, Some(url)) => {
+                let mut map = HeaderMap::new();
+                for (name, value) in headers {
+                    let place = || format!("header {}", crate::output::clean(&name));
+                    let key = HeaderName::from_bytes(name.as_bytes()).with_context(place)?;
+                    map.append(key, fill(value).and_then(|value| secret(&value)).with_context(place)?);
+                }
+                // What was filled in may be a secret.
+                let filled = address(&fill(url.clone())?).map_err(|_| no_address(&url))?;
+                Ok(Target::Address { url: filled, headers: map })
+            }
+            (None, None) => bail!("it has neither `command` nor `url`"),
+        }
+    }
+}
+
+/// Reads an address.
+///
+/// # Errors
+/// It is none, or not of HTTP.
+pub fn address(text: &str) -> Result<Url> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.ok_or_else(|| no_address(text))
+}
+
+/// Host and port: the id of a server on the network that nobody declared to the agent.
+fn endpoint(url: &Url) -> Option<String> {
+    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
+}
+
+fn no_address(text: &str) -> anyhow::Error {
+    anyhow!(
+        "`{}` is no address that begins with http:// or https://",
+        crate::output::clean(&redact_word(text))
+    )
+}
