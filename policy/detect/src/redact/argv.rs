@@ -18,6 +18,8 @@ const MAX_ARGS: usize = 64;
 const MAX_ARG_BYTES: usize = 1_024;
 /// How much of an argument is looked at, in bytes: what is kept of it comes from there, unless secrets fill it.
 const MAX_READ_BYTES: usize = 4 * 1_024;
+/// Words that some write between a flag and its value.
+const SEPARATORS: [&str; 5] = ["=", ":", ":=", "=>", "--"];
 /// How often a shell's line may stand in another one: deeper ones are words.
 const MAX_LINES: usize = 3;
 
@@ -37,6 +39,11 @@ pub fn redact_argv(argv: &[String]) -> Vec<String> {
     let mut before = "";
     let mut name = None;
     for (arg, verdict) in words.iter().zip(judge(&words)) {
+        // `--token = abc`, `--token -- abc`
+        if name.is_some() && SEPARATORS.contains(arg) {
+            kept.push((*arg).to_owned());
+            continue;
+        }
         let masked = match name {
             Some(name) if !is_plain_flag(arg) && !is_harmless(name, arg) => MASK.to_owned(),
             _ => match verdict {

@@ -6,7 +6,7 @@ use super::MASK;
 use super::names::{is_secret_name, is_secret_parameter};
 use super::tokens::{is_known_secret, is_random};
 use super::url::{mask_url, settings, userinfo};
-use super::values::{is_harmless, is_plain_flag};
+use super::values::{is_harmless, is_plain_flag, is_public};
 
 /// One argument being masked.
 pub(super) struct Masking<'a> {
@@ -121,7 +121,8 @@ impl<'a> Masking<'a> {
             let end = self.end_of_word();
             let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_punctuation();
             let is_word = self.prose && self.rest.bytes().take(end).all(is_letter);
-            return if is_word { self.keep(end) } else { self.mask(end) };
+            let is_open = is_word || !self.prose && self.rest.get(..end).is_some_and(is_public);
+            return if is_open { self.keep(end) } else { self.mask(end) };
         }
         // Most words are in front of nothing, and no names.
         let announces = word.starts_with('-')
@@ -193,6 +194,13 @@ impl<'a> Masking<'a> {
         let end = value.find([' ', '\t', '\n', '"', '\'', '\\', '&', ';', ',']).unwrap_or(value.len());
         if self.is_harmless(name, value.get(..end).unwrap_or_default()) {
             return self.keep(opening + end);
+        }
+        // `Authorization: Bearer ${TOKEN}`
+        if let Some((scheme, token)) = value.split_once(' ').filter(|(scheme, _)| is_scheme(scheme)) {
+            let end = token.find([' ', '"', '\'', '\\']).unwrap_or(token.len());
+            if !self.prose && token.get(..end).is_some_and(is_public) {
+                return self.keep(opening + scheme.len() + 1 + end);
+            }
         }
         self.delimited(opening, |this| this.end_of_value(before));
     }

@@ -130,6 +130,26 @@ fn secrets_in_command_lines_are_redacted() {
         // Flags and their values.
         (&["s", "--token", "abc", "x"], &["s", "--token", "***", "x"]),
         (&["s", "--token=abc"], &["s", "--token=***"]),
+        (&["s", "--api-key", "=", "abc", "x"], &["s", "--api-key", "=", "***", "x"]),
+        (&["s", "--password", "--", "abc"], &["s", "--password", "--", "***"]),
+        (&["s", "--verbose", "--", "abc"], &["s", "--verbose", "--", "abc"]),
+        (
+            &["s", "--api-key", "$API_KEY", "--token", "$T0ken"],
+            &["s", "--api-key", "$API_KEY", "--token", "***"],
+        ),
+        (&["s", "Authorization: Bearer ${TOKEN}", "Authorization: Bearer $TOKEN"], {
+            &["s", "Authorization: Bearer ${TOKEN}", "Authorization: Bearer $TOKEN"]
+        }),
+        (&["s", "X: Bearer $API_TOKEN", "Authorization: Bearer $tOKEN"], {
+            &["s", "X: Bearer $API_TOKEN", "Authorization: ***"]
+        }),
+        (&["uvx", "git+https://h/a/m@9fceb02d0ae598e95dc970b74767f19372d61af8"], {
+            &["uvx", "git+https://h/a/m@9fceb02d0ae598e95dc970b74767f19372d61af8"]
+        }),
+        (&["npx", "https://h/m.git#9fceb02d0ae598e95dc970b74767f19372d61af8"], {
+            &["npx", "https://h/m.git#9fceb02d0ae598e95dc970b74767f19372d61af8"]
+        }),
+        (&["s", "https://h/9fceb02d0ae598e95dc970b74767f19372d61af8/x"], &["s", "https://h/***/x"]),
         (&["s", "--token=a b&c;d"], &["s", "--token=***"]),
         (&["s", "--token=", "x"], &["s", "--token=", "x"]),
         (&["s", "--api-key", "abc"], &["s", "--api-key", "***"]),

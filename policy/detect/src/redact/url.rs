@@ -46,7 +46,7 @@ pub(super) fn mask_url(scheme: &str, rest: &str) -> String {
             {
                 out.extend([name, "=", MASK]);
             }
-            _ if is_secret(text)
+            _ if is_secret(text) && !names_commit(text, separator)
                 || in_path
                     && (is_hook && !is_word(text)
                         || last_slash.is_some_and(|slash| at > slash && !is_word(text))) =>
@@ -183,6 +183,15 @@ fn is_hook_path(part: &str) -> bool {
 /// `?state=open`: the state of a thing, and not that of a login.
 fn is_state(name: &str, value: &str) -> bool {
     name.eq_ignore_ascii_case("state") && value.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
+/// `name@COMMIT`, `#COMMIT`: what a package is fetched at, by a hash of Git.
+fn names_commit(part: &str, separator: char) -> bool {
+    let (name, hash) = part.rsplit_once('@').unwrap_or(("", part));
+    let is_behind = separator == '#' || !name.is_empty() && !is_secret(name);
+    is_behind
+        && [40, 64].contains(&hash.len())
+        && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// A part of a path that a person named: short, in lower case, or a number.

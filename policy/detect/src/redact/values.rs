@@ -9,13 +9,20 @@ pub(super) fn is_plain_flag(arg: &str) -> bool {
     }
 }
 
+/// Shortest name of a variable without braces, in bytes.
+const MIN_VARIABLE: usize = 3;
+
 /// Whether a value is a word or a reference that says no secret, whatever stands in front of it: `false`, `${NAME}`,
-/// `env:NAME`.
+/// `$NAME` in capitals, `env:NAME`.
 pub(super) fn is_public(value: &str) -> bool {
     let is_variable = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).is_some_and(|name| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     });
+    let is_shells = value.strip_prefix('$').is_some_and(|name| {
+        name.len() >= MIN_VARIABLE && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+    });
     is_variable
+        || is_shells
         || value == "-"
         || ["true", "false", "none", "null", "yes", "no", "on", "off", "stdin"].contains(&value)
         || ["env:", "file:/", "fd:", "@/"].iter().any(|beginning| value.starts_with(beginning))
