@@ -116,7 +116,21 @@ impl NamePatterns {
                 let module =
                     (piece.role == Role::Module).then(|| names::telling_part(&piece.name, piece.role));
                 let module = module.flatten();
-                let texts = [Some(piece.name.as_str()), module.as_deref(), piece.path.as_deref(), image];
+                // `cd /srv/weather-mcp && node index.js`: the directory that a command line names.
+                let directory = command.directory.as_deref().and_then(|directory| {
+                    let path = piece
+                        .path
+                        .as_deref()
+                        .filter(|_| names::telling_part(&piece.name, piece.role).is_none())?;
+                    names::telling_directory(path, Some(directory))
+                });
+                let texts = [
+                    Some(piece.name.as_str()),
+                    module.as_deref(),
+                    piece.path.as_deref(),
+                    image,
+                    directory.as_deref(),
+                ];
                 if let Some(on) = texts.into_iter().flatten().find(|text| pattern.glob.matches(text)) {
                     return Some(found(pattern, on));
                 }
@@ -278,15 +292,25 @@ pub(crate) fn hashed_id(bytes: &[u8]) -> ServerId {
 fn best(argv: &[String], cwd: Option<&str>) -> Option<(u8, String)> {
     let command = command::read(argv);
     let cwd = command.directory.as_deref().or(cwd);
+    // A bridge is called after what it runs, where that has a name.
+    let inner = command.bridged.map_or(0, |(_, innermost)| innermost);
     let mut best: Option<(u8, String)> = None;
-    for piece in &command.pieces {
-        if let Some((rank, id)) = telling(piece, cwd)
+    for (at, piece) in command.pieces.iter().enumerate() {
+        if let Some((rank, id)) =
+            telling(piece, cwd).map(|(rank, id)| (if at < inner { 1 } else { rank }, id))
             && best.as_ref().is_none_or(|(highest, _)| rank >= *highest)
         {
             best = Some((rank, id));
         }
     }
-    best
+    // What it runs has none: the bridge has its own.
+    match best {
+        Some((1, id)) if inner > 0 => {
+            let own = command.pieces.iter().take(inner).filter_map(|piece| telling(piece, cwd));
+            own.max_by_key(|(rank, _)| *rank).or(Some((1, id)))
+        }
+        best => best,
+    }
 }
 
 fn telling(piece: &Piece, cwd: Option<&str>) -> Option<(u8, String)> {

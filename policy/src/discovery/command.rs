@@ -1,5 +1,6 @@
 //! A command line taken apart into what it really runs.
 
+mod inline;
 mod launchers;
 mod targets;
 
@@ -7,6 +8,7 @@ use super::options::{self, is_in};
 use super::piece::{Piece, Role};
 use super::wrappers::{self, Wrapper};
 use super::{containers, names, places, shell, tables};
+use targets::Inner;
 
 /// Commands within commands (`sh -c "env X=1 npx …"`) that are followed.
 pub(super) const MAX_LEVELS: usize = 10;
@@ -37,6 +39,8 @@ pub(super) struct Command {
     pub(super) loads: Option<String>,
     /// What the outermost bridge or runner stands for: see [`targets::target`].
     pub(super) target: Option<String>,
+    /// How many pieces stand in front of what the outermost bridge runs, and the innermost.
+    pub(super) bridged: Option<(usize, usize)>,
 }
 
 /// Takes a command line apart.
@@ -74,6 +78,10 @@ impl Command {
         if self.launcher(plain, args, level) || self.wrapper(plain, args, level) || is_no_server(plain) {
             return;
         }
+        if let Some(inner) = [name, plain].iter().find_map(|name| targets::inner(name, args)) {
+            self.file(Role::Program, program);
+            return self.bridged(inner, level);
+        }
         if !is_in(tables::TOOLS, plain) {
             self.unknown(program, args, level);
         } else if level == 0 {
@@ -103,20 +111,18 @@ impl Command {
             "uvx" => self.package(args, &tables::UVX, level),
             "uv" => self.uv(args, level),
             "pipx" => self.packages(args, "run", &tables::PIPX, level),
-            "docker" | "podman" | "nerdctl" | "docker-compose" | "podman-compose" => {
-                self.container(name, args, level)
-            }
+            "docker" | "podman" | "nerdctl" | "docker-compose" | "podman-compose" | "apptainer"
+            | "singularity" => self.container(name, args, level),
+            "pwsh" | "powershell" => self.powershell(args, level),
             "java" => self.java(args),
-            "jbang" => self.script(tables::JBANG.behind(args), level),
+            "jbang" => self.jbang(args, level),
             "dotnet" => self.dotnet(args, level),
             "go" => self.go(args, level),
             "cargo" => self.cargo(args),
+            "swift" | "stack" | "cabal" | "dart" | "crystal" | "nim" => self.built(name, args, level),
             "nix" if wrappers::NIX.behind(args).first() == Some(&"run") => self.nix_run(args),
             "flatpak" | "snap" => self.app(args, level),
-            "ruby" | "perl" | "php" | "lua" | "luajit" | "Rscript" | "julia" | "elixir" | "groovy"
-            | "kotlin" => {
-                self.interpreted(args, &tables::SCRIPTING, level);
-            }
+            name if is_in(tables::INTERPRETERS, name) => self.interpreted(args, &tables::SCRIPTING, level),
             _ if is_python(name) => self.python(args, level),
             _ => return self.runner(name, args, level),
         }
@@ -148,6 +154,25 @@ impl Command {
         true
     }
 
+    /// What a bridge runs. The bridge itself, among the pieces by now, says less of the server than that.
+    pub(super) fn bridged(&mut self, inner: Inner<'_>, level: usize) {
+        let here = self.pieces.len();
+        self.bridged = Some((self.bridged.map_or(here, |(outermost, _)| outermost), here));
+        match inner {
+            Inner::Command(words) => self.read(&words, level + 1),
+            Inner::Text(text) => self.text(&text, &[], level),
+            Inner::Package(name) => {
+                self.versioned(names::version(name));
+                self.push(Role::Package, &names::package(name), None);
+            }
+            Inner::Name(name) => self.push(Role::Program, name, None),
+            Inner::Image(image) => {
+                self.versioned(names::image_version(image));
+                self.push(Role::Image, &names::image(image), None);
+            }
+        }
+    }
+
     fn wrapped(&mut self, wrapper: &Wrapper, args: &[&str], level: usize) {
         let dashes = args.iter().position(|arg| *arg == "--");
         let before = args.get(..dashes.unwrap_or(args.len())).unwrap_or(args);
@@ -167,11 +192,22 @@ impl Command {
             Some(at) => args.get(at + 1..).unwrap_or_default(),
             None => wrapper.options.behind(args).get(wrapper.own..).unwrap_or_default(),
         };
-        if let ["--", behind @ ..] = rest {
+        // `setarch x86_64 -R COMMAND`, and `--`.
+        while let [option, behind @ ..] = rest
+            && option.len() > 1
+            && option.starts_with('-')
+        {
             rest = behind;
         }
         match rest {
             [text] if wrapper.is_text => self.text(text, &[], level),
+            [first, args @ ..] if wrapper.has_environments => {
+                let program = first.rsplit_once(':').map_or(*first, |(_, program)| program);
+                self.read(
+                    &std::iter::once(program).chain(args.iter().copied()).collect::<Vec<_>>(),
+                    level + 1,
+                );
+            }
             _ => self.read(rest, level + 1),
         }
     }
@@ -230,6 +266,10 @@ impl Command {
             self.read(rest, level + 1);
         } else if !self.runner(name, args, level + 1) && !self.runner(plain(path), args, level + 1) {
             self.file(Role::Script, path);
+            let inner = [package_name, plain(path)].iter().find_map(|name| targets::inner(name, args));
+            if let Some(inner) = inner {
+                self.bridged(inner, level);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Commands of container engines: which image or container, and what runs in it.
 
-use super::tables::{CONTAINER, ENGINE, RUNTIME_ENTRYPOINTS};
+use super::tables::{APPTAINER, CONTAINER, ENGINE, RUNTIME_ENTRYPOINTS};
 use super::{names, options, places, shell};
 
 /// Words between the engine and `run` or `exec` (`docker container run`, `docker compose run`).
@@ -23,6 +23,9 @@ pub(super) struct Run {
 
 /// `docker run` an image, `docker exec` in a container, `docker compose run` a service; `None`: none of these.
 pub(super) fn read(engine: &str, args: &[&str]) -> Option<Run> {
+    if matches!(engine, "apptainer" | "singularity") {
+        return apptainer(args);
+    }
     let (mut rest, mut is_service) = (ENGINE.behind(args), engine.ends_with("-compose"));
     for _ in 0..MAX_GROUPS {
         match rest {
@@ -70,6 +73,30 @@ pub(super) fn read(engine: &str, args: &[&str]) -> Option<Run> {
     }
     words.extend(inner);
     Some(Run { container, words, ..Run::default() })
+}
+
+/// `apptainer run IMAGE`, `apptainer exec IMAGE COMMAND`: the image is a reference with a scheme, or a file.
+fn apptainer(args: &[&str]) -> Option<Run> {
+    let (action, rest) = APPTAINER.behind(args).split_first()?;
+    let is_exec = match *action {
+        "run" => false,
+        "exec" | "shell" => true,
+        _ => return None,
+    };
+    let (reference, inner) = APPTAINER.behind(rest).split_first()?;
+    let image = names::image(reference);
+    let image = ["sif", "simg", "img"]
+        .iter()
+        .find_map(|end| image.strip_suffix(end)?.strip_suffix('.'))
+        .unwrap_or(&image)
+        .to_owned();
+    let inner: Vec<String> = inner.iter().map(|word| (*word).to_owned()).collect();
+    let container = Some(names::repository(&image));
+    if is_exec || names::is_runtime(&image) {
+        return Some(Run { container, words: inner, ..Run::default() });
+    }
+    let version = names::image_version(reference).map(str::to_owned);
+    Some(Run { container, image: Some(image), version, words: Vec::new(), arguments: inner })
 }
 
 /// Whether the first word behind a runtime's image goes to the runtime.

@@ -58,7 +58,7 @@ const CLASSIFIERS: &str = "all snapshot release final fat shaded shadow standalo
     unstable stable fc el deb temurin tem post a b";
 
 /// Endings of scripts and programs that are not part of their name.
-const EXTENSIONS: [&str; 31] = [
+const EXTENSIONS: [&str; 44] = [
     ".mjs",
     ".cjs",
     ".js",
@@ -72,6 +72,19 @@ const EXTENSIONS: [&str; 31] = [
     ".py",
     ".jar",
     ".war",
+    ".exs",
+    ".ex",
+    ".clj",
+    ".bb",
+    ".scm",
+    ".rkt",
+    ".tcl",
+    ".sif",
+    ".ps1",
+    ".dart",
+    ".cr",
+    ".nim",
+    ".swift",
     ".rb",
     ".php",
     ".phar",
@@ -191,6 +204,10 @@ fn name_of(path: &str, before: &[&str], part: &str) -> String {
     }) {
         return "python".to_owned();
     }
+    // Directories of JetBrains' programs: `IntelliJIdea2025.1`
+    if let Some(name) = of_a_year(part) {
+        return format!("{name}{CHANGES}");
+    }
     let (stem, end) = split_extension(part);
     // nixpkgs' makeWrapper
     let stem = stem.strip_prefix('.').and_then(|stem| stem.strip_suffix("-wrapped")).unwrap_or(stem);
@@ -198,6 +215,14 @@ fn name_of(path: &str, before: &[&str], part: &str) -> String {
     let stem =
         stem.split_once("@v").filter(|(_, version)| is_version(version)).map_or(stem, |(name, _)| name);
     format!("{}{end}", unversioned(stem))
+}
+
+/// A name in front of a year of this century and a number, with nothing between: `Rider2025.2`.
+fn of_a_year(part: &str) -> Option<&str> {
+    let (front, number) = part.rsplit_once('.')?;
+    let (name, year) = front.split_at_checked(front.len().checked_sub(4)?)?;
+    let is_year = year.starts_with("20") && is_number(year);
+    (is_year && is_number(number) && name.ends_with(|last: char| last.is_ascii_alphabetic())).then_some(name)
 }
 
 /// The version in a path: of a package in a store, of a directory or file that is called `NAME-VERSION`. Directories that

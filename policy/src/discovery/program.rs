@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 
 use super::command::{self, Command};
-use super::piece::Role;
+use super::piece::{Piece, Role};
 use super::{names, places};
 use crate::definition::hex;
 
@@ -64,11 +64,7 @@ fn of_command(
 ) -> String {
     let script = script(command, cwd).map(|path| places::lasting(&path));
     if let Some(container) = &command.container {
-        let inner = command
-            .pieces
-            .iter()
-            .rev()
-            .find(|piece| piece.role != Role::Image && piece.role != Role::Program);
+        let inner = own(command).rev().find(|piece| piece.role != Role::Image && piece.role != Role::Program);
         let inner = script.or_else(|| inner.map(|piece| piece.name.clone()));
         return inner.map_or_else(
             || format!("container {container}"),
@@ -79,7 +75,7 @@ fn of_command(
         return of_package(script, package);
     }
     let executable = executable_of(argv, executable);
-    let Some(module) = command.pieces.iter().rev().find(|piece| piece.role == Role::Module) else {
+    let Some(module) = own(command).rev().find(|piece| piece.role == Role::Module) else {
         return known_as(executable);
     };
     let interpreter = names::base(executable);
@@ -93,6 +89,12 @@ fn of_command(
         Some(directory) => format!("{runs} -m {} in {}", module.name, known_as(directory)),
         None => format!("{runs} -m {}", module.name),
     }
+}
+
+/// The pieces of a command line without those of what a bridge runs, which its target names.
+fn own(command: &Command) -> impl DoubleEndedIterator<Item = &Piece> {
+    let own = command.bridged.map_or(command.pieces.len(), |(outermost, _)| outermost);
+    command.pieces.iter().take(own)
 }
 
 /// Where a launcher's cache has commands of any package.
@@ -129,7 +131,7 @@ fn executable_of<'a>(argv: &'a [String], executable: Option<&'a str>) -> &'a str
 
 /// The path of the script that runs in the end.
 fn script(command: &Command, cwd: Option<&str>) -> Option<String> {
-    let script = command.pieces.iter().rev().find(|piece| piece.role == Role::Script && piece.path.is_some());
+    let script = own(command).rev().find(|piece| piece.role == Role::Script && piece.path.is_some());
     let path = script?.path.as_deref()?;
     Some(match command.directory.as_deref().or(cwd) {
         Some(cwd) if !path.starts_with('/') => format!("{cwd}/{path}"),

@@ -159,6 +159,12 @@ pub(super) const ENGINE: Options = Options {
     ],
     ..NONE
 };
+/// apptainer.org/docs/user/latest/cli: apptainer run, exec, shell
+pub(super) const APPTAINER: Options = Options::with(&[
+    "-B --bind -H --home -W --workdir --pwd --cwd --env --env-file -o --overlay --app --dns --hostname --network --network-args \
+    --security --pid-file --docker-username --docker-password --docker-host --mount --scratch -S --fusemount --add-caps \
+    --drop-caps --apply-cgroups --cpus --memory --pem-path --shell -s --config -c",
+]);
 /// java(1)
 pub(super) const JAVA: Options = Options::with(&[
     "-cp -classpath --class-path -p --module-path --upgrade-module-path --add-modules --add-opens \
@@ -189,6 +195,17 @@ pub(super) const DOTNET: Options = Options::with(&[
 pub(super) const SCRIPTING: Options = Options::with(&[
     "-r -I -C -W -c -d -z -M -E -X --require --encoding --external-encoding --internal-encoding --project -J --sysimage",
 ]);
+/// Interpreters whose first argument behind the options is a script.
+pub(super) const INTERPRETERS: &str = "ruby perl php lua luajit Rscript julia elixir groovy kotlin escript bb raku guile gjs qjs racket janet \
+    tclsh octave scala osascript";
+/// Options with values of `swift run`, `stack`, `cabal run`, `dart run`, `crystal run`, `nim r`: the tools' own documentation.
+pub(super) const BUILDERS: Options = Options::with(&[
+    "--package-path --scratch-path --build-path -c --configuration -Xswiftc -Xcc -Xlinker --product --stack-yaml --resolver \
+    --snapshot --package -w --with-compiler --project-dir --project-file --builddir --define -D --enable-experiment -C",
+]);
+/// Options with values of pwsh and powershell: learn.microsoft.com, about_pwsh.
+pub(super) const POWERSHELL_VALUES: &str = "executionpolicy ex ep exec workingdirectory wd version v inputformat if outputformat of o \
+    configurationname config windowstyle w custompipename settingsfile settings encodedcommand ec e psconsolefile";
 /// bash(1), dash(1), zsh(1), fish(1)
 pub(super) const SHELL: Options =
     Options::with(&["-o -O --rcfile --init-file --init-command --features --debug-output"]);

@@ -1,15 +1,31 @@
 //! Interpreters, package runners and build tools: what their arguments say that runs.
 
-use super::{Command, is_python, plain, runs};
+use super::inline::{self, Inline};
+use super::{Command, is_python, plain, runs, targets};
 use crate::discovery::options::{self, Options, is_in};
 use crate::discovery::piece::Role;
-use crate::discovery::{names, shell, tables, wrappers};
+use crate::discovery::{names, places, shell, tables, wrappers};
 
 impl Command {
     pub(super) fn interpreted(&mut self, args: &[&str], options: &Options, level: usize) {
         let is_inline = |arg: &&str| matches!(*arg, "-e" | "--eval" | "-p" | "--print" | "-pe" | "-E");
-        if !options.before(args).iter().any(is_inline) {
-            self.script(options.behind(args), level);
+        match options.before(args).iter().position(is_inline) {
+            // Other languages have such an option, and other words.
+            Some(at) if options.has_one("--import") => {
+                self.inline(args.get(at + 1).and_then(|text| inline::of_node(text)))
+            }
+            Some(_) => {}
+            None => self.script(options.behind(args), level),
+        }
+    }
+
+    /// What a program in an argument (`-c`, `-e`) runs. The interpreter loads no file of its own accord.
+    fn inline(&mut self, runs: Option<Inline<'_>>) {
+        match runs {
+            Some(Inline::Script(path)) => self.file(Role::Script, path),
+            Some(Inline::Module(name)) => self.push(Role::Module, name, None),
+            Some(Inline::Package(name)) => self.push(Role::Package, name, None),
+            None => {}
         }
     }
 
@@ -49,7 +65,7 @@ impl Command {
             return self.script(tables::PYTHON.behind(args), level);
         };
         if args.get(at).is_some_and(|arg| arg.ends_with('c')) {
-            return;
+            return self.inline(args.get(at + 1).and_then(|text| inline::of_python(text)));
         }
         let Some((module, rest)) = args.get(at + 1..).and_then(<[&str]>::split_first) else { return };
         self.module(module, rest, level);
@@ -67,6 +83,71 @@ impl Command {
             && !is_in(tables::TOOLS, first)
         {
             self.push(Role::Module, name, None);
+            if let Some(inner) = targets::inner(first, args) {
+                self.bridged(inner, level);
+            }
+        }
+    }
+
+    /// PowerShell, whose options may be cut short and are in any case (learn.microsoft.com, about_pwsh).
+    pub(super) fn powershell(&mut self, args: &[&str], level: usize) {
+        let mut at = 0;
+        while let Some(arg) = args.get(at) {
+            let rest = args.get(at + 1..).unwrap_or_default();
+            let Some(option) = arg.strip_prefix(['-', '/']) else {
+                return self.script(args.get(at..).unwrap_or_default(), level);
+            };
+            let option = option.to_ascii_lowercase();
+            if "command".starts_with(&option) || "commandwithargs" == option || "cwa" == option {
+                return self.text(&rest.join(" "), &[], level);
+            }
+            if "file".starts_with(&option) {
+                return self.script(rest, level);
+            }
+            at += if is_in(tables::POWERSHELL_VALUES, &option) { 2 } else { 1 };
+        }
+    }
+
+    /// `jbang run GROUP:ARTIFACT:VERSION`, `jbang ALIAS@CATALOG`, `jbang FILE`.
+    pub(super) fn jbang(&mut self, args: &[&str], level: usize) {
+        let rest = match tables::JBANG.behind(args) {
+            ["run", rest @ ..] => tables::JBANG.behind(rest),
+            rest => rest,
+        };
+        let word = rest.first().copied().unwrap_or_default();
+        if let Some((alias, _)) = word.split_once('@').filter(|(alias, _)| !alias.contains(['/', ':'])) {
+            return self.push(Role::Package, alias, None);
+        }
+        match word.split(':').collect::<Vec<_>>().as_slice() {
+            [_, artifact, version @ ..] if !word.contains("://") => {
+                self.versioned(version.first().copied());
+                self.push(Role::Package, artifact, None);
+            }
+            _ => self.script(rest, level),
+        }
+    }
+
+    /// `swift run NAME`, `stack exec NAME`, `cabal run PACKAGE:exe:NAME`, `dart run PACKAGE`: what is built from sources, and run.
+    pub(super) fn built(&mut self, tool: &str, args: &[&str], level: usize) {
+        let options = &tables::BUILDERS;
+        let rest = match options.behind(args) {
+            ["pub", "global", "run", rest @ ..] => rest,
+            ["run" | "exec" | "r" | "runghc", rest @ ..] => rest,
+            // `dart FILE`
+            [file, ..] if matches!(tool, "dart" | "crystal") && file.contains('.') => options.behind(args),
+            _ => return,
+        };
+        let directory =
+            || options::value(options.before(rest), "--package-path --stack-yaml -C --project-dir");
+        match options.behind(rest).split_first() {
+            Some((&"--", _)) | None => self.project(directory()),
+            Some((name, _)) if !places::split_extension(name).1.is_empty() => {
+                self.script(options.behind(rest), level);
+            }
+            Some((name, _)) => {
+                let name = name.rsplit(':').find(|part| !part.is_empty()).unwrap_or(name);
+                self.push(Role::Program, &names::package(name), None);
+            }
         }
     }
 
@@ -268,5 +349,8 @@ impl Command {
         }
         self.versioned(names::version(spec));
         self.push(Role::Package, &name, None);
+        if let Some(inner) = [&*name, plain].iter().find_map(|name| targets::inner(name, args)) {
+            self.bridged(inner, level);
+        }
     }
 }

@@ -49,6 +49,21 @@ struct Bridge {
     login: [&'static str; 2],
     /// What its arguments are.
     operands: Operands,
+    /// Which of its words is the name of a server, counted from one; 0: none.
+    server: usize,
+}
+
+/// What a bridge runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::discovery) enum Inner<'a> {
+    Command(Vec<&'a str>),
+    /// A shell's text.
+    Text(String),
+    /// A package of a registry of servers.
+    Package(&'a str),
+    /// A server that is a part of a larger program.
+    Name(&'a str),
+    Image(&'a str),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,11 +120,70 @@ pub(super) fn target(name: &str, args: &[&str], level: usize) -> Option<String> 
     {
         return Some(bounded(word(&named(name))));
     }
+    let words = || name.split(|c: char| !c.is_ascii_alphanumeric());
+    if words().any(|word| is_in(bridges::GENERATOR_WORDS, word)) {
+        return specification(args).map(bounded);
+    }
     let url = is_bridge().then(|| first_url(args)).flatten();
     url.map(|url| bounded(place(url)))
 }
 
+/// What a program makes its tools of: the value of an option that says so, or else a URL or a file that is an operand.
+fn specification(args: &[&str]) -> Option<String> {
+    let is_file = |arg: &&&str| {
+        let is_document =
+            [".json", ".yaml", ".yml", ".graphql", ".proto", ".wsdl"].iter().any(|end| arg.ends_with(end));
+        !arg.starts_with('-') && (is_url(arg) || is_document)
+    };
+    let named = options::value(args, bridges::SPECIFICATIONS);
+    let found = named.or_else(|| args.iter().find(is_file).copied())?;
+    Some(if is_url(found) { place(found) } else { word(&places::lasting(found)) })
+}
+
+/// What a program of this name runs with these arguments, if it is a bridge to a command.
+pub(super) fn inner<'a>(name: &str, args: &[&'a str]) -> Option<Inner<'a>> {
+    let name = name.replace('_', "-");
+    let known = bridges::BRIDGES.iter().filter(|bridge| is_in(bridge.names, &name));
+    known.into_iter().find_map(|bridge| {
+        let (before, rest) = bridge.behind_subcommand(args)?;
+        bridge.inner(before, rest)
+    })
+}
+
 impl Bridge {
+    fn inner<'a>(&self, before: &[&'a str], rest: &[&'a str]) -> Option<Inner<'a>> {
+        let mut found = self.arguments(rest);
+        found.options.splice(..0, before.iter().copied());
+        let image = options::value(&found.options, "--image").filter(|_| self.operands == Operands::Pod);
+        if let Some(image) =
+            image.filter(|image| found.command.is_empty() || !names::is_runtime(&names::image(image)))
+        {
+            return Some(Inner::Image(image));
+        }
+        if let Some(name) = self.server.checked_sub(1).and_then(|at| found.operands.get(at)) {
+            // Of a console's commands those that serve say so.
+            return match found.operands.first() {
+                Some(_) if self.server == 1 => Some(Inner::Package(name)),
+                Some(command) if command.starts_with("mcp") => Some(Inner::Name(name)),
+                _ => None,
+            };
+        }
+        match (self.operands, found.command.as_slice()) {
+            (Operands::Place, [url, ..] | [_, url, ..]) if is_url(url) => None,
+            (_, []) => {
+                let mut values = self
+                    .targets
+                    .split_ascii_whitespace()
+                    .filter_map(|name| options::value(&found.options, name));
+                values
+                    .find(|value| !is_url(value) && !value.is_empty())
+                    .map(|text| Inner::Text(text.to_owned()))
+            }
+            (Operands::Line(_), words) => Some(Inner::Text(words.join(" "))),
+            (_, words) => Some(Inner::Command(words.to_vec())),
+        }
+    }
+
     /// The options in front of its subcommand, and what stands behind that.
     fn behind_subcommand<'a, 'b>(&self, args: &'b [&'a str]) -> Option<(&'b [&'a str], &'b [&'a str])> {
         if self.subcommands.is_empty() {

@@ -13,6 +13,7 @@ const PLAIN: Bridge = Bridge {
     qualifiers: &[],
     login: ["", ""],
     operands: Operands::None,
+    server: 0,
 };
 
 /// Options of bridges whose value is the URL or the command that they stand for, however the bridge is called.
@@ -22,6 +23,10 @@ pub(super) const TARGETS: &str = "--url --uri --endpoint --server-url --serverUr
 /// Words in the name of a program that is a bridge, if an argument is a URL.
 pub(super) const BRIDGE_WORDS: &str = "remote proxy bridge gateway relay tunnel adapter connect connector forwarder websocat wscat mcpo \
     client stdio2http stdio2sse http2stdio sse2stdio";
+/// Words in the name of a program that makes a server of a description of an interface, and options that name that.
+pub(super) const GENERATOR_WORDS: &str = "openapi swagger graphql postman wsdl odata openrpc asyncapi";
+pub(super) const SPECIFICATIONS: &str = "--spec --openapi-spec --api-spec --spec-url --spec-path --spec-file --openapi --swagger --schema \
+    --schema-url --schema-path --api-spec-url --spec_url --endpoint --url --collection --document";
 /// Options whose URL is not that of a bridge's target.
 pub(super) const OTHER_URLS: &str = "--registry --proxy --http-proxy --https-proxy --header --headers -H --callback --callback-url --redirect-uri \
     --token-url --auth-url --issuer --resource --origin --allow-origin --index-url --cors";
@@ -68,6 +73,18 @@ pub(super) const BRIDGES: &[Bridge] = &[
     },
     // github.com/supercorp-ai/supergateway
     Bridge { names: "supergateway", targets: TARGETS, operands: Operands::Words(0), ..PLAIN },
+    // github.com/modelcontextprotocol/inspector: `inspector COMMAND`, `inspector --cli COMMAND`
+    Bridge {
+        names: "@modelcontextprotocol/inspector mcp-inspector",
+        options: Options::with(&[
+            "-e --config --server --transport --method --tool-name --tool-arg --tool-metadata --metadata --uri --header \
+            --prompt-name --prompt-args --log-level --server-url",
+        ]),
+        targets: "--server-url",
+        qualifiers: &["--config", "--server"],
+        operands: Operands::Place,
+        ..PLAIN
+    },
     // smithery.ai/docs: `smithery run NAME`; mcpm.sh: `mcpm run NAME`; docs.stacklok.com/toolhive: `thv run NAME`
     Bridge {
         names: "@smithery/cli smithery mcpm thv toolhive",
@@ -78,6 +95,7 @@ pub(super) const BRIDGES: &[Bridge] = &[
         ]),
         qualifiers: &["--profile"],
         operands: Operands::Words(1),
+        server: 1,
         ..PLAIN
     },
     // docs.docker.com/ai/mcp-catalog-and-toolkit: `docker mcp gateway run`
@@ -105,10 +123,11 @@ pub(super) const BRIDGES: &[Bridge] = &[
         options: Options::with(&["--settings --pythonpath -e --env -r --root -l --uri --host --port"]),
         qualifiers: &["--settings", "-l --uri", "-r --root"],
         operands: Operands::Words(2),
+        server: 2,
         ..PLAIN
     },
     // symfony.com/doc/current/setup/symfony_cli: `symfony console COMMAND NAME`
-    Bridge { names: "symfony", subcommands: &["console"], operands: Operands::Words(2), ..PLAIN },
+    Bridge { names: "symfony", subcommands: &["console"], operands: Operands::Words(2), server: 2, ..PLAIN },
     // developer.wordpress.org/cli: `wp mcp-adapter serve --server=NAME`
     Bridge {
         names: "wp",
