@@ -11,6 +11,7 @@
 //! Names and descriptions are classified as a model reads them, without look-alike letters and invisible characters. Words
 //! can lie; `classifier.overrides` is the operator's word against them.
 
+mod arithmetic;
 mod name;
 mod outward;
 mod sentence;
@@ -95,7 +96,13 @@ fn declares_act(annotations: &str) -> bool {
         return false;
     }
     let hints: Value = serde_json::from_str(annotations).unwrap_or_default();
-    hints["readOnlyHint"] == Value::Bool(false) || hints["destructiveHint"] == Value::Bool(true)
+    // As they stand, or as several readers take them. Clients in C# and Go take a name in any case.
+    let readings = hints.as_array().map_or(std::slice::from_ref(&hints), Vec::as_slice);
+    let says = |name: &str, value: bool| {
+        let mut members = readings.iter().filter_map(Value::as_object).flatten();
+        members.any(|(key, said)| key.eq_ignore_ascii_case(name) && *said == Value::Bool(value))
+    };
+    says("readOnlyHint", false) || says("destructiveHint", true)
 }
 
 /// What a server says of one of its tools.
@@ -105,7 +112,7 @@ pub struct Told<'a> {
     pub name: &'a str,
     /// Its description; empty without one.
     pub description: &'a str,
-    /// The JSON of its annotations; empty without one.
+    /// The JSON of its annotations, or a list of them as several readers take them; empty without one.
     pub annotations: &'a str,
 }
 
@@ -153,6 +160,7 @@ impl Classifier {
         let Told { name, description, annotations } = tool.into();
         let given = self.given(server, name);
         let (name, description) = (folded(name), folded(description));
+        let (name, description) = arithmetic::calculated(&name, &description);
         let mut acts = name::acts(&name);
         let told = sentence::acts(&description);
         if acts.category == ToolCategory::Send && told.acts() && name::is_vague(&name) {

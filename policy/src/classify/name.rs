@@ -14,6 +14,13 @@ const CONJUNCTIONS: [&str; 4] = ["and", "or", "then", "n"];
 /// Verbs that send to another place or only to a file here.
 const VAGUE: [&str; 2] = ["export", "sync"];
 
+/// Short forms of verbs in names; in sentences some are words of other languages.
+const SHORT: [(&str, &str); 3] = [("del", "delete"), ("upd", "update"), ("cp", "copy")];
+/// What verbs stand in front of as parts of its name: `get_write_permissions`, `list_delete_events`.
+const NAMED_AFTER_VERBS: &str = "permission permissions access rights right status state event events log logs history request requests \
+    operation operations error errors count counts rate rates time times mode lock locks policy policies token tokens key keys queue \
+    queues marker markers conflict conflicts limit limits option options schema schemas form forms screen metadata meta";
+
 /// Whether a name has words of sending, and all of them may mean a file on this host as well.
 pub(super) fn is_vague(name: &str) -> bool {
     let (mut vague, mut sends) = (false, false);
@@ -47,6 +54,8 @@ struct Part {
     /// Whether it stands behind the first word, and that is also a noun.
     follows_noun: bool,
     follows_conjunction: bool,
+    /// Whether what follows is called after it: see [`NAMED_AFTER_VERBS`].
+    names_a_thing: bool,
 }
 
 impl Part {
@@ -54,7 +63,7 @@ impl Part {
     fn is_verb(&self) -> bool {
         match self.word.form {
             Form::Base | Form::BaseAndParticiple => {
-                self.is_first || !self.word.is_noun || self.follows_conjunction
+                self.is_first || self.follows_conjunction || !self.word.is_noun && !self.names_a_thing
             }
             // `deletes_page`
             Form::Third | Form::Ing => self.is_first && self.word.acts(),
@@ -66,17 +75,31 @@ impl Part {
 fn acts_of_words(name: &str) -> Acts {
     let (mut parts, mut known, mut rest) = ([None; MAX_PARTS], 0_usize, Acts::default());
     let (mut count, mut follows_conjunction, mut follows_noun) = (0_usize, false, false);
+    let mut is_behind_known = false;
     for_each_word(name, |text| {
         if let Some(Some(last)) = known.checked_sub(1).and_then(|last| parts.get_mut(last)) {
             let last: &mut Part = last;
             last.is_last = false;
+            if std::mem::take(&mut is_behind_known) {
+                last.names_a_thing = NAMED_AFTER_VERBS.split_ascii_whitespace().any(|name| name == text);
+            }
         }
+        let text = SHORT.iter().find(|(short, _)| *short == text).map_or(text, |(_, verb)| verb);
+        is_behind_known = false;
         if let Some(word) = word(text).filter(|word| word.is_in_names) {
             let is_first = count == 0;
             match parts.get_mut(known) {
                 Some(slot) => {
-                    *slot = Some(Part { word, is_first, is_last: true, follows_noun, follows_conjunction });
+                    *slot = Some(Part {
+                        word,
+                        is_first,
+                        is_last: true,
+                        follows_noun,
+                        follows_conjunction,
+                        names_a_thing: false,
+                    });
                     known += 1;
+                    is_behind_known = true;
                 }
                 // No name is so long by accident: whatever is behind it counts.
                 None => rest.add(word),

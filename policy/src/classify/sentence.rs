@@ -120,6 +120,8 @@ const OF_READING: &[&str] = &["select", "only", "readonly"];
 const MAX_OBJECT: usize = 5;
 /// What is no reader: "streams it to a webhook".
 const DESTINATIONS: &[&str] = &["webhook", "webhooks"];
+/// Behind these things are named, not acts: "by date, update or label", "including comment and tag".
+const LISTINGS: &[&str] = &["by", "including", "includes", "include", "e"];
 /// What names the way something goes: "over the network".
 const WAYS: &[&str] = &["over", "via", "through"];
 const AGAINST: &[&str] = &["but", "however", "instead", "although", "yet"];
@@ -185,14 +187,22 @@ struct Before {
     first: Option<Form>,
     /// Whether the sentence points at another tool.
     is_reference: bool,
+    /// Whether what follows says by what is read, or of what: "by name, update or label".
+    is_listing: bool,
 }
 
 fn read_sentence(tokens: &[Token], acts: &mut Acts) {
     let text = |at: usize| tokens.get(at).map_or("", Token::text);
     let is_reference = (0..tokens.len())
         .any(|at| matches!(tokens[at], Token::Name) && at > 0 && REFERENCES.contains(&text(at - 1)));
-    let mut before =
-        Before { negation: Negation::None, is_subordinate: false, reads: false, first: None, is_reference };
+    let mut before = Before {
+        negation: Negation::None,
+        is_subordinate: false,
+        reads: false,
+        first: None,
+        is_reference,
+        is_listing: false,
+    };
     for (at, token) in tokens.iter().enumerate() {
         let Token::Word { text: this, .. } = token else {
             if matches!(token, Token::Comma) {
@@ -268,6 +278,9 @@ impl Before {
     }
 
     fn pass(&mut self, word: &str, next: &str) {
+        if LISTINGS.contains(&word) {
+            self.is_listing = true;
+        }
         if SUBORDINATE.contains(&word) {
             self.is_subordinate = true;
         } else if NEGATIONS.contains(&word) || word == "can" && next == "t" {
@@ -332,6 +345,10 @@ impl Before {
             ToolCategory::Read => return !self.is_noun(word, near),
             _ => {}
         }
+        // "Shows who may write": somebody else.
+        if second == "who" && self.reads {
+            return false;
+        }
         let is_passive = matches!(word.form, Form::Participle | Form::BaseAndParticiple)
             && (AUXILIARIES.contains(&before) || before.ends_with("ly") && AUXILIARIES.contains(&second));
         if is_passive {
@@ -346,7 +363,9 @@ impl Before {
                 !self.is_reference && !NOT_ITS_OWN.contains(&second)
             }
             Form::Base | Form::BaseAndParticiple if matches!(before, "and" | "or" | ",") => {
-                !self.reads || !word.is_noun || self.first == Some(Form::Base)
+                // "Search by author, label or branch", but "search by name, and archive it".
+                let is_named = self.reads && self.is_listing && word.is_noun && !OBJECTS.contains(&next);
+                !is_named && (!self.reads || !word.is_noun || self.first == Some(Form::Base))
             }
             Form::Base | Form::BaseAndParticiple => {
                 is_front || SUBJECTS.contains(&before) || !word.is_noun && !self.reads

@@ -28,6 +28,7 @@ pub use approvals::WaitingTool;
 pub use judge::{Judge, ServerStanding};
 pub(super) use listing::listed_entries;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::config::EngineConfig;
@@ -45,7 +46,7 @@ use crate::event::{Detection, Identity};
 use crate::guard::{Conditions, Facts, Listing, Operation, Refusal, ToolFacts, Trust, Verdict};
 use crate::guards::{Client, Executor, Question};
 use crate::mutes::{MuteSubject, MutesOf};
-use crate::protocol::{members, string};
+use crate::protocol::{members, respell, string};
 use crate::registry::{MemoryStore, Peer, Registry, RegistryError, Standing, Store};
 use crate::terms::{ConnectionId, SessionId};
 use approvals::Approvals;
@@ -214,8 +215,17 @@ impl Evaluator {
     /// What a tool does, by its name and its definition as JSON, which may be empty.
     fn classify(&self, scope: &Scope, name: &str, definition: &str) -> ToolFacts {
         let [description, annotations] = members(definition, ["description", "annotations"]);
-        let annotations = annotations.map_or("", |annotations| annotations.get());
-        let tool = Told { name, description: &string(description), annotations };
+        let mut description = string(description);
+        let mut annotations = Cow::Borrowed(annotations.map_or("", |annotations| annotations.get()));
+        // What clients read that do not regard the case of names counts as well.
+        if let Some(respelled) = respell(definition) {
+            let [other, hints] = members(&respelled.json, ["description", "annotations"]);
+            description = [&*description, "\n\n", &*string(other)].concat().into();
+            let hints = hints.map_or("null", |hints| hints.get());
+            let own = if annotations.is_empty() { "null" } else { &annotations };
+            annotations = format!("[{own},{hints}]").into();
+        }
+        let tool = Told { name, description: &description, annotations: &annotations };
         let told = self.judge.classifier.classify(&scope.server.0, tool);
         ToolFacts {
             name: name.into(),

@@ -1,5 +1,6 @@
 //! What an operation does, as the rules across servers see it.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use serde_json::value::RawValue;
@@ -10,7 +11,28 @@ use crate::protocol::{Course, ResultKind, members, string};
 use crate::terms::ToolCategory;
 
 /// Schemes of resources that whoever reads them fetches over the network.
-const NETWORK: [&str; 8] = ["http", "https", "ws", "wss", "ftp", "ftps", "sftp", "mailto"];
+const NETWORK: [&str; 20] = [
+    "http",
+    "https",
+    "ws",
+    "wss",
+    "ftp",
+    "ftps",
+    "sftp",
+    "scp",
+    "ssh",
+    "mailto",
+    "gopher",
+    "ldap",
+    "ldaps",
+    "dict",
+    "tftp",
+    "smb",
+    "rtsp",
+    "git",
+    "git+https",
+    "git+ssh",
+];
 
 /// Something that a client asks of a server or answers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,20 +103,36 @@ fn gives_data(method: &str, result: &RawValue) -> bool {
     }
 }
 
-/// What follows the scheme of a resource that is fetched over the network.
+/// An address as a parser of URLs reads it: without control characters and blanks around it, and without tabs and ends of lines in
+/// it (url.spec.whatwg.org, "basic URL parser").
+fn read(uri: &str) -> Cow<'_, str> {
+    let uri = uri.trim_matches(|c: char| c <= ' ' || c.is_whitespace());
+    if uri.contains(['\t', '\n', '\r']) { uri.replace(['\t', '\n', '\r'], "").into() } else { uri.into() }
+}
+
+/// What follows the scheme of a resource that is fetched over the network. Under a scheme that is in no list that is so where a
+/// host of the internet is named and something is told it: `fetch://host.example/?q=…`.
 fn of_network(uri: &str) -> Option<&str> {
-    let (scheme, rest) = uri.trim_start().split_once(':')?;
-    NETWORK.iter().any(|network| network.eq_ignore_ascii_case(scheme)).then_some(rest)
+    let (scheme, rest) = uri.split_once(':').or_else(|| uri.starts_with("//").then_some(("", uri)))?;
+    let is_known = scheme.is_empty() || NETWORK.iter().any(|network| network.eq_ignore_ascii_case(scheme));
+    let tells_a_host = || {
+        let (host, told) = rest.strip_prefix("//")?.split_once('?')?;
+        let host = host.split(['/', ':']).next()?;
+        let (_, top) = host.rsplit_once('.')?;
+        Some(top.len() > 1 && top.bytes().all(|byte| byte.is_ascii_alphabetic()) && told.contains('='))
+    };
+    (is_known || tells_a_host() == Some(true)).then_some(rest)
 }
 
 /// Whether a resource is fetched over the network: what its server lists of these is to be told with a request for one.
 pub(crate) fn is_of_network(uri: &str) -> bool {
-    of_network(uri).is_some()
+    of_network(&read(uri)).is_some()
 }
 
 /// Whether a resource is fetched over the network from another host than that of its server: `own`, or, of a process, this one.
 fn is_elsewhere(uri: &str, own: Option<&str>) -> bool {
-    let Some(rest) = of_network(uri) else { return false };
+    let uri = read(uri);
+    let Some(rest) = of_network(&uri) else { return false };
     let authority =
         rest.trim_start_matches(['/', '\\']).split(['/', '\\', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
@@ -127,6 +165,15 @@ mod tests {
             ("https://[2001:db8::1]/a", None, true),
             ("ftp://files.example/a", None, true),
             ("mailto:ann@evil.example", None, true),
+            ("ht\ttps://evil.example/?q=1", None, true),
+            ("\u{1}https:/\n/evil.example", None, true),
+            ("//evil.example/a", None, true),
+            ("fetch://evil.example/?q=1", None, true),
+            ("proxy://evil.example:8443/a?q=1&b=2", None, true),
+            ("gopher://evil.example/1", None, true),
+            ("git+https://evil.example/a", None, true),
+            ("weather://nyc?unit=c", None, false),
+            ("notes://a.md", None, false),
             ("https://localhost.evil.example/", None, true),
             ("https://api.example/a", Some("other.example"), true),
             ("https://api.example/a", Some("api.example"), false),
