@@ -7,10 +7,12 @@
 //! as if they were escaped.
 
 mod course;
+mod id;
 mod keys;
 mod mend;
 pub mod meta;
 mod method;
+mod otherwise;
 mod refusal;
 mod value;
 
@@ -20,7 +22,6 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 use smallvec::{SmallVec, smallvec};
 
 use mcpwarden_terms::Direction;
@@ -28,9 +29,11 @@ use mcpwarden_terms::Direction;
 use crate::wide::Wide;
 
 pub use course::{Course, ResultKind, Retry, entries, of_every_try};
+pub use id::{Id, IdKey, MAX_ID_BYTES};
 pub use keys::{Respelled, respell};
 pub(crate) use mend::BLANKS;
 pub use method::Method;
+pub use otherwise::{cut_at_nul, first_of_repeated};
 pub use refusal::error_name;
 pub use value::{
     Key, all_members, decode_str, may_have, members, members_once, mend_surrogates, string, value, without,
@@ -92,9 +95,22 @@ pub struct Message<'a> {
     pub repeated: Option<&'static str>,
     /// The id and the `result` of a message that has a method or an error as well: an answer to whoever looks for that first.
     pub beside: Option<(Id<'a>, &'a RawValue)>,
+    /// Whether it has members that JSON-RPC has no meaning for: see [`Message::rest`].
+    pub has_more: bool,
 }
 
+/// The members that JSON-RPC 2.0 gives a meaning.
+const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+
 impl Message<'_> {
+    /// What stands beside the members that JSON-RPC gives a meaning, as an object; all of what is no message.
+    pub fn rest(&self) -> Option<Cow<'_, str>> {
+        match self.kind {
+            Kind::Invalid => Some(Cow::Borrowed(self.raw)),
+            _ => self.has_more.then(|| without(self.raw, &MEMBERS)),
+        }
+    }
+
     /// Takes from a message what it cannot mean, coming from this side: a method that only the other side asks for is some
     /// method. Whether it was one.
     pub fn misdirected(&mut self, direction: Direction) -> bool {
@@ -152,126 +168,6 @@ pub enum Kind<'a> {
     Invalid,
 }
 
-/// The id of a request, as it was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Id<'a>(pub &'a str);
-
-/// An id in the form in which a request and its answer are compared: 1, 1.0 and 1e0 are one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum IdKey {
-    /// A number without a fraction.
-    Integer(i128),
-    /// Any other number, by its bits.
-    Float(u64),
-    /// A string, unescaped.
-    Text(Box<str>),
-    /// Null, or something that is no id at all, as it was sent.
-    Other(Box<str>),
-    /// A digest of what is longer than [`MAX_ID_BYTES`]: an id is kept for as long as its request is open, and
-    /// thousands of them can be.
-    Long([u8; 32]),
-}
-
-/// Longest id that is kept as it was sent, in bytes.
-pub const MAX_ID_BYTES: usize = 256;
-
-impl Id<'_> {
-    /// The form in which ids are compared.
-    pub fn key(&self) -> IdKey {
-        let raw = self.0;
-        if let Ok(integer) = raw.parse::<i64>() {
-            return IdKey::Integer(integer.into());
-        }
-        if raw.starts_with('"') {
-            let text = decode_str(raw).unwrap_or_default();
-            return IdKey::long(&text).unwrap_or_else(|| IdKey::Text(text.into()));
-        }
-        match raw.parse::<f64>() {
-            Ok(number) if number.fract() == 0.0 && number.abs() <= 2f64.powi(64) => {
-                IdKey::Integer(number as i128)
-            }
-            Ok(number) if number.is_finite() => IdKey::Float(number.to_bits()),
-            _ => IdKey::long(raw).unwrap_or_else(|| IdKey::Other(raw.into())),
-        }
-    }
-
-    /// Whether every reader takes it for the same: it is a text, or an integer without point and exponent.
-    pub fn is_plain(&self) -> bool {
-        self.0.starts_with('"') || self.0.parse::<i64>().is_ok()
-    }
-
-    /// The id as a JSON value; as text, where it is a number that no 64 bits and no double hold.
-    pub fn value(&self) -> serde_json::Value {
-        // The usual case; but -0 is a double.
-        if let Some(integer) = self.0.parse::<i64>().ok().filter(|integer| *integer != 0 || self.0 == "0") {
-            return integer.into();
-        }
-        let is_integer = !self.0.contains(['.', 'e', 'E']);
-        let is_long = |id: &serde_json::Value| id.is_f64() && id.as_f64().is_none_or(|id| id.abs() > 1.0);
-        let held = |id: &serde_json::Value| !(is_integer && is_long(id));
-        value(self.0).filter(held).unwrap_or_else(|| self.0.into())
-    }
-}
-
-impl IdKey {
-    fn long(text: &str) -> Option<Self> {
-        (text.len() > MAX_ID_BYTES).then(|| Self::Long(Sha256::digest(text.as_bytes()).into()))
-    }
-
-    /// Bytes kept beside the value itself.
-    pub fn heap_bytes(&self) -> usize {
-        match self {
-            Self::Text(text) | Self::Other(text) => text.len(),
-            Self::Integer(_) | Self::Float(_) | Self::Long(_) => 0,
-        }
-    }
-
-    /// The id of the other type that some readers take for the same. Both official SDKs take `"id": "1"` as the answer to 1, and
-    /// whatever else the `Number` of one and the `int` of the other read as 1; who keeps requests by the names of an object's members,
-    /// or in an array of PHP, takes 1 as the answer to `"1"`.
-    pub fn of_other_type(&self) -> Option<IdKey> {
-        match self {
-            Self::Text(text) => number_of(text).map(Self::Integer),
-            Self::Integer(number) => Some(Self::Text(number.to_string().into())),
-            Self::Float(_) | Self::Other(_) | Self::Long(_) => None,
-        }
-    }
-}
-
-/// The whole number that JavaScript's `Number` or Python's `int` reads in a text.
-fn number_of(text: &str) -> Option<i128> {
-    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
-    if text.len() > MAX_ID_BYTES {
-        return None;
-    }
-    let text: String = text.chars().filter(|c| *c != '_').map(ascii_digit).collect();
-    if text.is_empty() {
-        return Some(0);
-    }
-    let prefixed = |prefixes: [&str; 2], radix| {
-        let digits = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix))?;
-        i128::from_str_radix(digits, radix).ok()
-    };
-    let whole =
-        |number: f64| (number.fract() == 0.0 && number.abs() <= 2f64.powi(64)).then_some(number as i128);
-    text.parse()
-        .ok()
-        .or_else(|| prefixed(["0x", "0X"], 16))
-        .or_else(|| prefixed(["0o", "0O"], 8))
-        .or_else(|| prefixed(["0b", "0B"], 2))
-        .or_else(|| text.parse().ok().and_then(whole))
-}
-
-/// A decimal digit of another script as the ASCII one; anything else as it is.
-fn ascii_digit(c: char) -> char {
-    const ZEROS: [u32; 18] = [
-        0x660, 0x6f0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xe50, 0xed0, 0xf20,
-        0x1040, 0x17e0, 0x1810, 0xff10,
-    ];
-    let digit = |zero: &u32| u32::from(c).checked_sub(*zero).filter(|digit| *digit < 10);
-    ZEROS.iter().find_map(digit).and_then(|digit| char::from_digit(digit, 10)).unwrap_or(c)
-}
-
 /// Reads a frame. `scratch` is used when the frame cannot be read as it is; what is in it does not matter.
 ///
 /// # Errors
@@ -322,7 +218,14 @@ fn parse_text(text: &str) -> Result<Parsed<'_>, ProtocolError> {
 /// What an object with these members is. A method makes a request whatever else there is, as the readers see it.
 fn message<'a>(envelope: Option<Envelope<'a>>, raw: &'a str) -> Message<'a> {
     let Some(envelope) = envelope else {
-        return Message { kind: Kind::Invalid, raw, versioned: false, repeated: None, beside: None };
+        return Message {
+            kind: Kind::Invalid,
+            raw,
+            versioned: false,
+            repeated: None,
+            beside: None,
+            has_more: false,
+        };
     };
     let id = envelope.id.map(|id| Id(id.get()));
     let method = envelope.method.and_then(|method| decode_str(method.get())).map(Method::from);
@@ -352,7 +255,7 @@ fn message<'a>(envelope: Option<Envelope<'a>>, raw: &'a str) -> Message<'a> {
     };
     let versioned = envelope.jsonrpc.is_some_and(|version| version.get() == "\"2.0\"");
     let repeated = envelope.repeated.or(beside.map(|_| "result"));
-    Message { kind, raw, versioned, repeated, beside }
+    Message { kind, raw, versioned, repeated, beside, has_more: envelope.has_more }
 }
 
 /// Whether a request that a client sends first shows that the other side is an MCP server. `initialize` is a
@@ -417,6 +320,8 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
     /// One of these that stands there twice.
     repeated: Option<&'static str>,
+    /// Whether there are others.
+    has_more: bool,
 }
 
 impl<'de> Deserialize<'de> for Envelope<'de> {
@@ -440,7 +345,10 @@ impl<'de> Deserialize<'de> for Envelope<'de> {
                         "params" => ("params", &mut envelope.params),
                         "result" => ("result", &mut envelope.result),
                         "error" => ("error", &mut envelope.error),
-                        _ => continue,
+                        _ => {
+                            envelope.has_more = true;
+                            continue;
+                        }
                     };
                     if member.replace(value).is_some() {
                         envelope.repeated = Some(name);

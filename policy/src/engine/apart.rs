@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::asked::Asked;
 use super::evaluator::listed_entries;
 use super::io::Inspected;
+use super::readings::other_readings;
 use crate::detect::{Ahead, DefinitionCache, Detector, ToolNames, Way};
 use crate::protocol::{
     self, Id, IdKey, Kind, Message, Method, members, members_once, meta, respell, string, without,
@@ -84,10 +85,12 @@ impl LongMessage {
             let respelled = respell(message.raw);
             let result = respelled.as_ref().and_then(protocol::Respelled::result);
             self.message(message, result, ahead);
-            let Some(respelled) = &respelled else { continue };
-            let mut scratch = String::new();
-            if let Ok(parsed) = protocol::parse(respelled.json.as_bytes(), &mut scratch) {
-                parsed.messages.iter().for_each(|message| self.message(message, None, ahead));
+            let others = other_readings(message.raw, respelled.as_ref(), self.direction);
+            for json in respelled.iter().map(|respelled| &respelled.json).chain(&others) {
+                let mut scratch = String::new();
+                if let Ok(parsed) = protocol::parse(json.as_bytes(), &mut scratch) {
+                    parsed.messages.iter().for_each(|message| self.message(message, None, ahead));
+                }
             }
         }
         wire::messages_within(frame, is_json, &mut |bytes, _| self.frame(bytes, ahead));
@@ -113,6 +116,9 @@ impl LongMessage {
                 self.one(Way::Request, data, ahead);
             }
             _ => {}
+        }
+        if let Some(rest) = message.rest().filter(|_| is_of_server) {
+            ahead.inspect(&self.detector, Way::Result, &rest, &self.tools);
         }
         if let Some((id, result)) = message.beside.filter(|_| is_of_server) {
             self.answer(id, result, None, ahead);

@@ -193,12 +193,12 @@ impl Exchange {
             if matches!(message.kind, Kind::Error { id: Id("null"), .. }) {
                 // The request could not be read (JSON-RPC 2.0, section 5): none will come for it.
                 cx.reporter.counters.unmatched_responses += 1;
+                ev.search_unmatched(cx, seen, message);
                 return cx.report_message(seen.connection, seen, message);
             }
-            if asking == Direction::ClientToServer {
-                self.answer_again(ev, cx, seen, message, &key);
-            }
-            return self.keep_early(cx, seen, message, key);
+            let is_again =
+                asking == Direction::ClientToServer && self.answer_again(ev, cx, seen, message, &key);
+            return self.keep_early(ev, cx, seen, message, (key, is_again));
         };
         let held = connection.requests(asking).get_mut(&found).map(|open| open.role);
         if let Some(Role::Held(held)) = held {
@@ -255,7 +255,7 @@ impl Exchange {
         }
     }
 
-    /// Another answer to a request that has one. The client has taken the first if that is as it should be, and what this one
+    /// Another answer to a request that has one, if it is that. The client has taken the first if that is as it should be, and what this one
     /// says is no more than inspected. One that came before the request, or is not quite as it should be, is dropped by many: then
     /// this one is evaluated as well.
     fn answer_again(
@@ -265,10 +265,10 @@ impl Exchange {
         seen: Seen<'_>,
         message: &Message<'_>,
         key: &IdKey,
-    ) {
-        let Some(connection) = cx.connections.get_mut(seen.connection) else { return };
+    ) -> bool {
+        let Some(connection) = cx.connections.get_mut(seen.connection) else { return false };
         let requests = connection.requests(seen.direction.reversed());
-        let Some((key, open)) = requests.take_answered(key) else { return };
+        let Some((key, open)) = requests.take_answered(key) else { return false };
         cx.reporter.counters.repeated_responses += 1;
         let answer = AnswerSeen::of(message, true, seen.reading);
         let is_taken = open.answer.is_some_and(|first| first.is_taken);
@@ -283,19 +283,30 @@ impl Exchange {
         if let Some(connection) = cx.connections.get_mut(seen.connection) {
             connection.requests(seen.direction.reversed()).keep_answered(key, open);
         }
+        true
     }
 
-    /// Keeps an answer until its request comes.
-    fn keep_early(&mut self, cx: &mut Context<'_>, seen: Seen<'_>, message: &Message<'_>, key: IdKey) {
+    /// Keeps an answer until its request comes. `is_again`: it was inspected, as another answer to an earlier request.
+    fn keep_early(
+        &mut self,
+        ev: &mut Evaluator,
+        cx: &mut Context<'_>,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+        (key, is_again): (IdKey, bool),
+    ) {
         let limits = &cx.config.limits;
         let until = seen.now.after(limits.early_response_wait);
         let Some(connection) = cx.connections.get_mut(seen.connection) else { return };
         let serving = matches!(connection.stage, Stage::Server);
         let (raw, ahead) = (message.raw.to_owned(), cx.ahead.clone());
-        let early = Early { key, raw, bytes: seen.bytes, time: seen.time, until, ahead };
+        let early = Early { key, raw, bytes: seen.bytes, time: seen.time, until, ahead, is_again };
         let requests = connection.requests(seen.direction.reversed());
         if !serving || !requests.keep_early(early, limits.early_responses) {
             cx.reporter.counters.unmatched_responses += 1;
+            if !is_again {
+                ev.search_unmatched(cx, seen, message);
+            }
             return cx.report_message(seen.connection, seen, message);
         }
         cx.reporter.counters.early_responses += 1;
@@ -305,6 +316,7 @@ impl Exchange {
     /// Gives up answers whose requests did not come until `now`.
     pub(super) fn give_up_early(
         &mut self,
+        ev: &mut Evaluator,
         cx: &mut Context<'_>,
         id: ConnectionId,
         direction: Direction,
@@ -318,6 +330,9 @@ impl Exchange {
             if let Ok(parsed) = protocol::parse(first.raw.as_bytes(), &mut scratch) {
                 let seen = Seen::new(id, direction, first.bytes, first.time, now);
                 for message in &parsed.messages {
+                    if !first.is_again {
+                        cx.ahead(first.ahead.clone(), |cx| ev.search_unmatched(cx, seen, message));
+                    }
                     cx.report_message(id, seen, message);
                 }
             }

@@ -196,6 +196,6 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         let now = now.unwrap_or(Timestamp(u64::MAX));
-        self.with(out, |exchange, _, cx| exchange.give_up_early(cx, id, direction, now));
+        self.with(out, |exchange, ev, cx| exchange.give_up_early(ev, cx, id, direction, now));
     }
 }

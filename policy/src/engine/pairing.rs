@@ -150,6 +150,8 @@ pub(super) struct Early {
     pub(super) until: Timestamp,
     /// What was inspected ahead of it.
     pub(super) ahead: Option<Arc<Ahead>>,
+    /// Whether it was inspected already, as another answer to an earlier request with its id.
+    pub(super) is_again: bool,
 }
 
 /// Most requests that are remembered as answered: a client that drops an answer takes the next one with the same id. That

@@ -4,12 +4,14 @@
 //! them; some regard the case of keys and some do not. A frame is read as the strictest reader does. What others read in it is read
 //! as well, and that they differ is reported.
 
+use serde_json::value::RawValue;
+
 use super::reporter::About;
 use super::seen::{Reading, Seen};
 use super::{Engine, Output, exchange, trace};
 use crate::detect::{Inspection, Structure};
 use crate::event::{Subject, Trace};
-use crate::protocol::{self, Kind, Message, Parsed, ProtocolError};
+use crate::protocol::{self, Kind, Message, Parsed, ProtocolError, Respelled, members, string};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 use crate::wire::{self, Framing};
 
@@ -144,9 +146,35 @@ impl Engine {
         }
     }
 
-    /// Takes a message as those take it who regard the case of keys, and as those do who do not.
+    /// Takes a message as each of its readers does.
     fn message(&mut self, seen: Seen<'_>, message: &Message<'_>, out: &mut Vec<Output>) {
-        let Some(respelled) = protocol::respell(message.raw) else {
+        let respelled = protocol::respell(message.raw);
+        let others = other_readings(message.raw, respelled.as_ref(), seen.direction);
+        let is_irregular = seen.reading.is_irregular || !others.is_empty();
+        let seen = Seen { reading: Reading { is_irregular, ..seen.reading }, ..seen };
+        self.spelled(seen, message, respelled, out);
+        for json in &others {
+            let mut scratch = String::new();
+            let parsed = protocol::parse(json.as_bytes(), &mut scratch).ok();
+            let Some(mut other) = parsed.and_then(|parsed| parsed.messages.into_iter().next()) else {
+                continue;
+            };
+            other.misdirected(seen.direction);
+            if !says_the_same(&message.kind, &other.kind) {
+                self.one_reading(seen, &other, out);
+            }
+        }
+    }
+
+    /// Takes a message as those take it who regard the case of keys, and as those do who do not.
+    fn spelled(
+        &mut self,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+        respelled: Option<Respelled>,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(respelled) = respelled else {
             return self.one_reading(seen, message, out);
         };
         let place = (seen.connection, seen.direction, seen.time);
@@ -173,6 +201,7 @@ impl Engine {
     /// Takes a message as one reader takes it.
     fn one_reading(&mut self, seen: Seen<'_>, message: &Message<'_>, out: &mut Vec<Output>) {
         exchange::eras::sent(&mut self.parts(out).cx, seen, message);
+        self.with(out, |_, ev, cx| ev.search_rest(cx, seen, message));
         if message.beside.is_some() {
             self.with(out, |exchange, ev, cx| exchange.answer_beside(ev, cx, seen, message));
         }
@@ -185,6 +214,37 @@ impl Engine {
             self.start_outer(seen.connection, seen.now, out);
         }
         self.with(out, |exchange, ev, cx| exchange.message(ev, cx, seen, message, fingerprint));
+    }
+}
+
+/// The message for those who take the first of members with one name, and for servers whose strings end at a NUL.
+pub(super) fn other_readings(raw: &str, respelled: Option<&Respelled>, direction: Direction) -> Vec<String> {
+    let first = protocol::first_of_repeated(raw);
+    let respelled = respelled.and_then(|respelled| protocol::first_of_repeated(&respelled.json));
+    let is_asked = direction == Direction::ClientToServer;
+    // What is behind a NUL in arguments changes nothing of what is asked for.
+    let cut = is_asked.then(|| protocol::cut_at_nul(raw)).flatten().filter(|cut| names(cut) != names(raw));
+    let mut others: Vec<String> = [first, respelled, cut].into_iter().flatten().collect();
+    others.dedup();
+    others
+}
+
+/// What a request names: its method, and the tool, prompt or resource.
+fn names(json: &str) -> [String; 3] {
+    let [method, params] = members(json, ["method", "params"]);
+    let [name, uri] = members(params.map_or("null", RawValue::get), ["name", "uri"]);
+    [method, name, uri].map(|name| string(name).into_owned())
+}
+
+/// Whether two readings of a message are the same message.
+fn says_the_same(one: &Kind<'_>, other: &Kind<'_>) -> bool {
+    match (one, other) {
+        (Kind::Response { id, result }, Kind::Response { id: other_id, result: other }) => {
+            id.key() == other_id.key() && result.get() == other.get()
+        }
+        (Kind::Request { id, .. }, Kind::Request { id: other_id, .. }) if id.key() != other_id.key() => false,
+        (Kind::Invalid, Kind::Invalid) => true,
+        _ => asks_the_same(one, other),
     }
 }
 

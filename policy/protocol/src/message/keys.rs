@@ -105,7 +105,7 @@ impl Keys<'_> {
 }
 
 /// The position behind the string that begins at `start`.
-fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
+pub(super) fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start + 1;
     loop {
         at += memchr2(b'"', b'\\', bytes.get(at..)?)?;

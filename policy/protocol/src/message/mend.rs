@@ -27,6 +27,7 @@ pub(super) struct Mended {
 ///
 /// - Control characters in strings are escaped (`json.loads(strict=False)` of Python);
 /// - numbers that JSON does not have become strings (Python's `json`);
+/// - escapes that JSON does not have are those of JavaScript, or the character itself;
 /// - comments become blanks, a comma behind the last element is left out, strings may be in single quotes (Newtonsoft.Json, Jackson
 ///   and System.Text.Json with their options for it); missing elements are null, `;` is a comma, `=` and `=>` are colons (Gson);
 /// - keys may be without quotes, and so may strings within an object (kotlinx.serialization, `isLenient`, which the official Kotlin SDK
@@ -243,11 +244,29 @@ impl Mender<'_> {
                 self.control(character);
             }
             Some('\'') => self.replace(1, "'"),
+            Some('x') => self.byte(),
+            Some('v') => self.respell(1, "\\u000b"),
+            Some('0') => self.respell(1, "\\u0000"),
+            Some('a') => self.respell(1, "\\u0007"),
+            // Who takes an escape that JSON does not have takes the character for itself (JSON5, Jackson, YAML).
+            Some(character) if !r#""\/bfnrtu"#.contains(character) => {
+                self.mended = Mended { any: true, syntax: true };
+                self.copy(character);
+            }
             Some(character) => {
                 self.out.push('\\');
                 self.copy(character);
             }
             None => self.out.push('\\'),
+        }
+    }
+
+    /// Takes the `xHH` of an escape.
+    fn byte(&mut self) {
+        let digits = self.rest.get(1..3).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        match digits {
+            Some(digits) => self.respell(3, &format!("\\u00{digits}")),
+            None => self.respell(1, "x"),
         }
     }
 
@@ -348,6 +367,9 @@ mod tests {
             ("[1,,2]", "[1,,2]", (false, false)),
             ("{\"a\":x\"y\"}", r#"{"a":"x""y"}"#, (true, true)),
             ("server {ready} on [::1]:80", "server {\"ready\"} on [::1]:80", (true, true)),
+            (r#"{"a":"\x41\v\q\xz"}"#, r#"{"a":"\u0041\u000bqxz"}"#, (true, true)),
+            (r#"{"a":"\0\/\u0041"}"#, r#"{"a":"\u0000\/\u0041"}"#, (true, true)),
+            (r#"{"a":"\é\x"#, r#"{"a":"éx"#, (true, true)),
             ("/", "/", (false, false)),
             ("\"a\\", "\"a\\", (false, false)),
         ];

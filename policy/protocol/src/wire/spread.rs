@@ -175,8 +175,7 @@ impl Grammar {
                     b'"' if key => Next::Colon,
                     b'"' => Next::Comma,
                     b'\\' => Next::Escape { key },
-                    // A string of JSON ends in its line.
-                    b'\n' => return false,
+                    // A string of JSON ends in its line; but some readers of a stream take a line feed in it (Newtonsoft.Json, Gson).
                     _ => Next::Text { key },
                 };
                 return true;

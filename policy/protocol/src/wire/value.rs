@@ -102,9 +102,9 @@ impl ValueScan {
         Step::More
     }
 
-    /// Whether the value can go on in the next line: no string of JSON does.
+    /// Whether the value can go on in the next line, to some reader.
     pub(super) fn may_span_lines(&self) -> bool {
-        !matches!(self.within, Within::Text { .. } | Within::Escape { .. })
+        !matches!(self.within, Within::Escape { .. })
     }
 }
 

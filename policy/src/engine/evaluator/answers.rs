@@ -17,7 +17,7 @@ use crate::engine::seen::{Earlier, Reading};
 use crate::event::{Detection, MessageKind, Subject};
 use crate::guard::{Operation, Recorded, ToolFacts};
 use crate::guards;
-use crate::protocol::{Kind, Message, members, meta, string, without};
+use crate::protocol::{Kind, Message, members, meta, respell, string, without};
 
 /// What an answer is of.
 fn subject(asked: &Asked) -> Subject {
@@ -27,7 +27,9 @@ fn subject(asked: &Asked) -> Subject {
         Asked::List { .. } => Subject::Definition,
         Asked::Other { method } if method.starts_with("tasks/") => Subject::Result,
         Asked::Other { method } if method.starts_with("prompts/") => Subject::Prompt,
-        Asked::Other { method } if method.starts_with("resources/") => Subject::Resource,
+        Asked::Other { method } if method.starts_with("resources/") && !method.ends_with("subscribe") => {
+            Subject::Resource
+        }
         Asked::Other { .. } => Subject::Message,
     }
 }
@@ -223,7 +225,11 @@ impl Evaluator {
         let Some(result) = result else {
             // The URL that a user is to open comes as an error as well (URL elicitation, code -32042).
             let data = error.and_then(|error| members(error.get(), ["data"])[0]);
-            let asks = |data: &&RawValue| members(data.get(), ["elicitations"])[0].is_some();
+            let asks = |data: &&RawValue| {
+                let respelled = respell(data.get());
+                let json = respelled.as_ref().map_or(data.get(), |respelled| &respelled.json);
+                members(json, ["elicitations"])[0].is_some()
+            };
             let data = data.filter(asks);
             return data
                 .map(|data| inspection::under("/error/data", reader.sampling(data.get())))

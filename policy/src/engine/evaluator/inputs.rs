@@ -114,7 +114,7 @@ fn request_of(entry: &RawValue) -> Message<'_> {
     let ([method, params], repeated) = members_once(entry.get(), ["method", "params"]);
     let method = method.and_then(|method| decode_str(method.get())).unwrap_or_default();
     let kind = Kind::Request { id: Id("null"), method: Method::from(method), params };
-    Message { kind, raw: entry.get(), versioned: true, repeated, beside: None }
+    Message { kind, raw: entry.get(), versioned: true, repeated, beside: None, has_more: false }
 }
 
 /// The request that a client answers with this, by its form: the keys are the server's own.

@@ -248,6 +248,53 @@ impl Evaluator {
         }
     }
 
+    /// Reports what was found in an answer to nothing that was asked: some client shows it, or logs it for a model to read.
+    pub(in crate::engine) fn search_unmatched(
+        &mut self,
+        cx: &mut Context<'_>,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+    ) {
+        let (place, text) = match &message.kind {
+            Kind::Response { result, .. } => ("/result", Some(*result)),
+            _ => ("/error", members(message.raw, ["error"])[0]),
+        };
+        if let Some(text) = text {
+            self.search_text(cx, seen, (place, text.get()));
+        }
+    }
+
+    /// Reports what was found in what a server says beside the members of a message, or in place of one.
+    pub(in crate::engine) fn search_rest(
+        &mut self,
+        cx: &mut Context<'_>,
+        seen: Seen<'_>,
+        message: &Message<'_>,
+    ) {
+        if let Some(rest) = message.rest() {
+            self.search_text(cx, seen, ("", &rest));
+        }
+    }
+
+    /// Reports what was found in a text of a server that no request and no method gives a meaning, each once of a connection. What a
+    /// client does with it is not known, so that it is read as a result is.
+    fn search_text(&mut self, cx: &mut Context<'_>, seen: Seen<'_>, (place, text): (&str, &str)) {
+        let (Some(scope), Direction::ServerToClient) =
+            (cx.connections.scope(seen.connection), seen.direction)
+        else {
+            return;
+        };
+        let Some(reader) = cx.reader() else { return };
+        let found = reader.result(text, self.tool_names(&scope.session));
+        if cx.reporter.alerts(&found).next().is_none() {
+            cx.reporter.counters.inspection_bounds += found.bounds.total();
+            return;
+        }
+        if !cx.is_reported(scope.connection, "rest", &hex(&bare_digest(text))) {
+            cx.report_found(&scope, seen.time, &About::of(Subject::Message), &under(place, found));
+        }
+    }
+
     /// Reports a call as `target`'s, what guards decided, and what was found in its arguments. It is counted for every
     /// connection it went over. One that goes on with an earlier one was reported with that, unless it is denied otherwise: which of
     /// several tries it is.

@@ -161,7 +161,8 @@ impl Evaluator {
                 data,
                 is_regular: true,
             };
-            let message = Message { kind, raw: &raw, versioned: true, repeated: None, beside: None };
+            let message =
+                Message { kind, raw: &raw, versioned: true, repeated: None, beside: None, has_more: false };
             self.judge_answer(cx, scope, seen, &message, (to, GoesOn::default()));
             return;
         }
@@ -173,7 +174,14 @@ impl Evaluator {
             self.judge_inputs(cx, scope, seen, to.id, inputs);
         }
         let kind = Kind::Response { id: Id("null"), result };
-        let message = Message { kind, raw: result.get(), versioned: true, repeated: None, beside: None };
+        let message = Message {
+            kind,
+            raw: result.get(),
+            versioned: true,
+            repeated: None,
+            beside: None,
+            has_more: false,
+        };
         let goes_on = GoesOn { rest: rest(result, &[]), is_pending: false };
         self.judge_answer(cx, scope, seen, &message, (to, goes_on));
     }

@@ -100,6 +100,45 @@ fn every_response_with_known_id_is_evaluated() {
     assert_eq!(called(&[], &[fine.replacen('{', r#"{"error":null,"#, 1)]), "allow");
 }
 
+/// Of members with one name some readers take the first and some the last.
+#[test]
+fn each_of_repeated_members_counts() {
+    let evil = answer(50, &format!(r#"{{"tools":[{EVIL}]}}"#));
+    for twice in [
+        evil.replacen(r#""result":"#, &format!(r#""result":{FINE},"result":"#), 1),
+        evil.replacen(r#"}]}}"#, &format!(r#"}}]}},"result":{FINE}}}"#), 1),
+        evil.replacen(r#"{"tools":"#, r#"{"tools":[],"tools":"#, 1),
+        evil.replacen(r#"}]}}"#, r#"}],"tools":[]}}"#, 1),
+        evil.replacen(r#"}]}}"#, r#"}],"Tools":[]}}"#, 1),
+    ] {
+        assert!(twice.len() > evil.len(), "{twice}");
+        assert_eq!(called(&[], std::slice::from_ref(&twice)), "block", "{twice}");
+    }
+    // A tool that is denied, whichever of its names a server goes by; one that ends names at a NUL goes by what is in front.
+    for (params, expected) in [
+        (r#""params":{"name":"rm"},"params":{"name":"a"}"#, "block"),
+        (r#""params":{"name":"a"},"params":{"name":"rm"}"#, "block"),
+        (r#""params":{"name":"rm","name":"a"}"#, "block"),
+        (r#""params":{"n\u0061me":"rm","name":"a"}"#, "block"),
+        (r#""params":{"name":"rm","Name":"a"}"#, "block"),
+        (r#""params":{"Name":"rm","name":"a","NAME":"b"}"#, "block"),
+        (r#""params":{"name":"rm\u0000a"}"#, "block"),
+        (r#""params":{"name":"a\u0000rm"}"#, "allow"),
+        (r#""params":{"name":"a","arguments":{"name":"rm","name":"b"}}"#, "allow"),
+    ] {
+        let mut bench = bench("policy: { denied_tools: [{ tool: rm }] }");
+        bench.out.clear();
+        bench.c2s(1, &format!(r#"{{"jsonrpc":"2.0","id":60,"method":"tools/call",{params}}}"#));
+        let events = bench.events();
+        let mut called = events.iter().filter(|event| event["type"] == "mcp_tool_called");
+        assert_eq!(
+            called.any(|event| event["action"] == "block"),
+            expected == "block",
+            "{params}: {events:#?}"
+        );
+    }
+}
+
 /// The first result of a call is reported; what others say is found in them, and one beside an error is odd.
 #[test]
 fn every_result_of_a_call_is_inspected() {

@@ -151,6 +151,38 @@ fn every_method_of_a_server_is_inspected() {
     }
 }
 
+/// What answers nothing that was asked, stands beside the members of a message, or is no message: some client shows or logs it.
+#[test]
+fn text_that_means_nothing_is_inspected_as_a_message() {
+    let order = json!(ORDER);
+    for line in [
+        json!({"jsonrpc": "2.0", "id": 77, "result": {"note": order}}),
+        json!({"jsonrpc": "2.0", "id": null, "result": {"tools": [{"name": "a", "description": order}]}}),
+        json!({"jsonrpc": "2.0", "id": [3], "result": {"note": order}}),
+        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": order}}),
+        json!({"jsonrpc": "2.0", "id": 78, "error": {"code": 1, "message": "x", "data": order}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}, "note": order}),
+        json!({"jsonrpc": "2.0", "id": 3, "result": {}, "note": {"a": [order]}}),
+        json!({"note": order}),
+        json!([[{"jsonrpc": "2.0", "id": 3, "result": {"note": order}}]]),
+    ] {
+        let subjects = |line: &str| {
+            let mut bench = bench(Severity::Medium);
+            bench.c2s(1, r#"{"jsonrpc":"2.0","id":3,"method":"x/unknown"}"#);
+            bench.out.clear();
+            bench.s2c(1, line);
+            bench.wait(60_000);
+            let found = bench.events().into_iter().filter(|event| event["type"] == "mcp_detection");
+            let mut subjects: Vec<String> =
+                found.map(|event| event["subject"].as_str().unwrap().to_owned()).collect();
+            subjects.dedup();
+            subjects
+        };
+        assert_eq!(subjects(&line.to_string()), ["message"], "{line}");
+        assert_eq!(subjects(&line.to_string().replace(ORDER, "All is well.")), [""; 0], "{line}");
+    }
+}
+
 #[test]
 fn documented_subjects_are_those_of_the_table() {
     const BEGIN: &str =

@@ -1,0 +1,183 @@
+//! A message as further readers take it: those that take the first of members with one name, and those whose strings end at a NUL.
+
+use memchr::memmem;
+use serde_json::Value;
+
+use super::value::decode_str;
+
+/// How deep members are compared with each other: those of a message, and those of its parameters, result or error.
+const MAX_DEPTH: usize = 2;
+/// Names of members that are compared, in one object.
+const MAX_NAMES: usize = 64;
+/// Longest name that is compared, in bytes of JSON text.
+const MAX_NAME_BYTES: usize = 160;
+
+/// The message without the members that stand behind another one of the same name, in itself and in its parameters, result or
+/// error: what those read who take the first (simdjson's and RapidJSON's look-up, gjson, many in C). `None` where there are none.
+///
+/// Linear in the text, whatever its depth.
+pub fn first_of_repeated(json: &str) -> Option<String> {
+    let bytes = json.as_bytes();
+    let mut names: [Vec<String>; MAX_DEPTH] = Default::default();
+    let (mut depth, mut at, mut copied) = (0_usize, 0_usize, 0_usize);
+    let mut first: Option<String> = None;
+    // Where the member begins that is left out, with the comma in front of it, and how deep.
+    let mut left_out: Option<(usize, usize)> = None;
+    let mut comma = None;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                let start = at;
+                at = string_end(bytes, start)?;
+                let level = depth.checked_sub(1).filter(|_| left_out.is_none());
+                let Some(known) = level.and_then(|level| names.get_mut(level)) else { continue };
+                if at - start > MAX_NAME_BYTES || known.len() >= MAX_NAMES || !is_key(bytes, at) {
+                    continue;
+                }
+                let Some(name) = json.get(start..at).and_then(decode_str) else { continue };
+                if known.iter().any(|known| *known == name) {
+                    left_out = Some((comma.unwrap_or(start), depth));
+                } else {
+                    known.push(name.into_owned());
+                }
+                continue;
+            }
+            b'{' => {
+                if let Some(known) = names.get_mut(depth) {
+                    known.clear();
+                }
+                depth += 1;
+            }
+            // The elements of a list are compared with nothing.
+            b'[' => depth += MAX_DEPTH + 1,
+            b',' | b'}' | b']' => {
+                if let Some((start, _)) = left_out.filter(|(_, level)| depth == *level) {
+                    let text = first.get_or_insert_with(|| String::with_capacity(json.len()));
+                    text.push_str(json.get(copied..start)?);
+                    copied = at;
+                    left_out = None;
+                }
+                match byte {
+                    b',' => comma = (depth <= MAX_DEPTH).then_some(at),
+                    b'}' => depth = depth.saturating_sub(1),
+                    _ => depth = depth.saturating_sub(MAX_DEPTH + 1),
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    let mut first = first?;
+    first.push_str(json.get(copied..)?);
+    Some(first)
+}
+
+/// The message with its strings cut at the first NUL: what those read whose strings end there (cJSON and others in C). `None` where
+/// no string has one.
+pub fn cut_at_nul(json: &str) -> Option<String> {
+    memmem::find(json.as_bytes(), b"\\u0000")?;
+    let bytes = json.as_bytes();
+    let mut cut = String::with_capacity(json.len());
+    let (mut at, mut any) = (0, false);
+    while at < bytes.len() {
+        if bytes.get(at) != Some(&b'"') {
+            let next =
+                bytes.get(at..)?.iter().position(|byte| *byte == b'"').map_or(bytes.len(), |next| at + next);
+            cut.push_str(json.get(at..next)?);
+            at = next;
+            continue;
+        }
+        let end = string_end(bytes, at)?;
+        let text = json.get(at..end)?;
+        let whole = text.contains("\\u0000").then(|| decode_str(text)).flatten();
+        match whole.as_deref().and_then(|whole| whole.split_once('\0')) {
+            Some((front, _)) => {
+                cut.push_str(&Value::from(front).to_string());
+                any = true;
+            }
+            None => cut.push_str(text),
+        }
+        at = end;
+    }
+    any.then_some(cut)
+}
+
+fn is_key(bytes: &[u8], at: usize) -> bool {
+    let rest = bytes.get(at..).unwrap_or_default();
+    rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
+}
+
+/// The position behind the string that begins at `start`.
+fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
+    super::keys::string_end(bytes, start)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn first_of_members_with_one_name_is_kept() {
+        let cases = [
+            (r#"{"params":{"name":"a"},"params":{"name":"b"}}"#, Some(r#"{"params":{"name":"a"}}"#)),
+            (
+                r#"{"id":1,"params":{"name":"a", "name" : "b"},"x":2}"#,
+                Some(r#"{"id":1,"params":{"name":"a"},"x":2}"#),
+            ),
+            (r#"{"n\u0061me":1,"name":2}"#, Some(r#"{"n\u0061me":1}"#)),
+            (r#"{"a":1,"b":[1,{"a":2}],"a":{"a":[3]},"c":4}"#, Some(r#"{"a":1,"b":[1,{"a":2}],"c":4}"#)),
+            (r#"{"a":1,"a":2,"a":3}"#, Some(r#"{"a":1}"#)),
+            (r#"{"a":{"b":1,"b":2},"a":{"b":3}}"#, Some(r#"{"a":{"b":1}}"#)),
+            // What belongs to tools and users is theirs.
+            (r#"{"params":{"arguments":{"a":1,"a":2}}}"#, None),
+            (r#"{"result":{"tools":[{"name":1,"name":2}]}}"#, None),
+            (r#"{"a":{"c":1},"b":{"c":2}}"#, None),
+            (r#"{"a":"a","b":"a"}"#, None),
+            (r#"["a","a"]"#, None),
+            ("", None),
+            (r#"{"a":1,"a"#, None),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(first_of_repeated(json).as_deref(), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn strings_are_cut_at_their_first_nul() {
+        let cases = [
+            (r#"{"name":"wipe\u0000x","a":"b"}"#, Some(r#"{"name":"wipe","a":"b"}"#)),
+            (r#"{"na\u0000me":"ü\u0000"}"#, Some(r#"{"na":"ü"}"#)),
+            (r#"{"a":"\\u0000"}"#, None),
+            (r#"{"a":"b"}"#, None),
+            (r#"{"a":"\u0000"#, None),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(cut_at_nul(json).as_deref(), expected, "{json}");
+        }
+    }
+
+    proptest! {
+        /// What is left is JSON, and the same to whoever takes the first.
+        #[test]
+        fn rest_is_json_with_the_first_members(names in proptest::collection::vec("[abc]", 1..6), values in proptest::collection::vec(0..9_u8, 6)) {
+            let member = |(name, value): (&String, &u8)| format!("\"{name}\": [{value}, {{\"{name}\": 1}}]");
+            let json = format!("{{{}}}", names.iter().zip(&values).map(member).collect::<Vec<_>>().join(" , "));
+            let first = first_of_repeated(&json).unwrap_or_else(|| json.clone());
+            let read: Value = serde_json::from_str(&first).unwrap();
+            for name in &names {
+                let at = names.iter().position(|other| other == name).unwrap();
+                prop_assert_eq!(&read[name][0], &Value::from(values[at]), "{}", json);
+            }
+        }
+
+        #[test]
+        fn any_text_is_taken(json in ".{0,60}", more in "[\"{},:\\[\\]a\\\\]{0,40}") {
+            for text in [json, more] {
+                first_of_repeated(&text);
+                cut_at_nul(&text);
+            }
+        }
+    }
+}
