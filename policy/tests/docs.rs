@@ -48,6 +48,21 @@ fn every_configuration_in_the_docs_is_valid() {
     assert!(checked > 15, "{checked} configurations");
 }
 
+/// Files move; who looks for one in CONTRIBUTING finds it there.
+#[test]
+fn files_in_contributing_exist() {
+    let (root, pages) = all_pages();
+    let page =
+        fs::read_to_string(pages.iter().find(|page| page.ends_with("CONTRIBUTING.md")).unwrap()).unwrap();
+    let code = page.split('`').skip(1).step_by(2);
+    let files: Vec<&str> =
+        code.filter(|text| text.ends_with(".rs") && text.contains("/src/") && !text.contains(' ')).collect();
+    assert!(files.len() > 50, "{files:?}");
+    for file in files {
+        assert!(root.join(file).is_file(), "CONTRIBUTING.md names {file}, which is not there");
+    }
+}
+
 #[test]
 fn links_and_anchors_are_parsed_like_github() {
     let page = "# One *page*: `a_b`\n[x](a.md#b) ![y](c.svg)\n```\n# no [z](d.md)\n```\n\

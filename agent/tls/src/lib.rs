@@ -19,9 +19,10 @@
 //! | `marks`, `search` | texts in the file, and what refers to them |
 //! | `go`, `names`, `codes`, `assembly` | the other ways |
 //! | `extent` | where a function begins and ends |
-//! | `x86`, `prologue` | instructions, and which one to probe |
+//! | `x86`, `prologue`, `arguments` | instructions, which one to probe, and where the arguments are then |
 //! | `signatures`, `facts`, `cache` | what is known, what was found, and what was found before |
 
+mod arguments;
 mod assembly;
 mod bounds;
 mod cache;

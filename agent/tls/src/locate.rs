@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    assembly,
+    arguments, assembly,
     bounds::{MAX_FUNCTION_BYTES, MAX_PROBLEMS, MAX_RETURNS, MAX_SAME_NAME},
     codes,
     elf::Elf,
     error::{LocateError, Result},
     extent::Extent,
     facts::{
-        Argument, Function, Library, Located, Location, Machine, Probe, Register, Returned, Role, Stack,
-        Step, Unknown, Value, Way, Why,
+        Argument, Function, Library, Located, Machine, Probe, Returned, Role, Stack, Step, Unknown, Value,
+        Way, Why,
     },
     go,
     image::Image,
@@ -23,35 +23,6 @@ use crate::{
     x86::Registers,
 };
 
-/// The registers of arguments by the System V ABI for x86-64, with their numbers in the encoding of instructions.
-const C_REGISTERS: [(Register, u8); 6] = [
-    (Register::Rdi, 7),
-    (Register::Rsi, 6),
-    (Register::Rdx, 2),
-    (Register::Rcx, 1),
-    (Register::R8, 8),
-    (Register::R9, 9),
-];
-/// Those of Go, since 1.17 (`src/cmd/compile/abi-internal.md`).
-const GO_REGISTERS: [(Register, u8); 6] = [
-    (Register::Rax, 0),
-    (Register::Rbx, 3),
-    (Register::Rcx, 1),
-    (Register::Rdi, 7),
-    (Register::Rsi, 6),
-    (Register::R8, 8),
-];
-/// Those of both on AArch64.
-const ARM_REGISTERS: [Register; 8] = [
-    Register::X0,
-    Register::X1,
-    Register::X2,
-    Register::X3,
-    Register::X4,
-    Register::X5,
-    Register::X6,
-    Register::X7,
-];
 /// Bytes of a function of unknown length.
 const UNKNOWN_LENGTH: u64 = 2048;
 
@@ -153,9 +124,14 @@ impl Search<'_, '_> {
     fn function(&mut self, known: &Known<'_>, offset: u64, length: u64) -> Result<(Function, Extent)> {
         let length = if length == 0 { UNKNOWN_LENGTH } else { length };
         let extent = Extent::read(self.image, self.elf, offset, length)?;
-        let arguments = arguments(known, self.elf.machine);
+        let arguments = arguments::arguments((known.values, known.convention), self.elf.machine);
         let probe = match self.elf.machine {
-            Machine::X86_64 => prologue::probe(&extent.code, offset, kept(known), known.convention),
+            Machine::X86_64 => prologue::probe(
+                &extent.code,
+                offset,
+                arguments::kept((known.values, known.convention)),
+                known.convention,
+            ),
             Machine::Aarch64 => Probe { offset, step: Step::Undecoded, stack: 0 },
         };
         let function = Function {
@@ -227,8 +203,12 @@ impl Search<'_, '_> {
             let is_same = |argument: &&Argument| {
                 matches!(argument.value, Value::Connection | Value::Buffer | Value::Length)
             };
-            let keep =
-                function.arguments.iter().filter(is_same).map(register).fold(Registers::NONE, Registers::and);
+            let keep = function
+                .arguments
+                .iter()
+                .filter(is_same)
+                .map(arguments::register)
+                .fold(Registers::NONE, Registers::and);
             let Some(distance) = prologue::hands_on(&extent.code, keep) else { continue };
             let target = extent.address.wrapping_add_signed(distance);
             let imported = self.imported(target)?;
@@ -462,48 +442,4 @@ impl Search<'_, '_> {
             self.miss(library, version.as_deref(), Why::Partial(roles));
         }
     }
-}
-
-/// The registers of arguments on x86-64; none where they are on the stack.
-fn registers(convention: Convention) -> &'static [(Register, u8)] {
-    match convention {
-        Convention::C => &C_REGISTERS,
-        Convention::Go => &GO_REGISTERS,
-        Convention::GoOnStack => &[],
-    }
-}
-
-/// Where the arguments are at the entry.
-fn arguments(known: &Known<'_>, machine: Machine) -> Vec<Argument> {
-    let place = |(at, value): (usize, &Value)| {
-        let register = match machine {
-            _ if known.convention == Convention::GoOnStack => None,
-            Machine::X86_64 => registers(known.convention).get(at).map(|(register, _)| *register),
-            Machine::Aarch64 => ARM_REGISTERS.get(at).copied(),
-        };
-        // The first on the stack is right above the return address.
-        let on_stack = |at: usize| Some(Location::Stack(8 + 8 * u16::try_from(at).ok()?));
-        let at = match register {
-            Some(register) => Location::Register(register),
-            None if known.convention == Convention::GoOnStack => on_stack(at)?,
-            None if machine == Machine::X86_64 => on_stack(at.checked_sub(C_REGISTERS.len())?)?,
-            None => return None,
-        };
-        (*value != Value::Ignored).then_some(Argument { value: *value, at })
-    };
-    known.values.iter().enumerate().filter_map(place).collect()
-}
-
-/// The registers that must be as the caller left them.
-fn kept(known: &Known<'_>) -> Registers {
-    let values =
-        known.values.iter().zip(registers(known.convention)).filter(|(value, _)| **value != Value::Ignored);
-    values.map(|(_, (_, number))| Registers::one(*number)).fold(Registers::NONE, Registers::and)
-}
-
-/// The register that an argument of C is in.
-fn register(argument: &Argument) -> Registers {
-    let Location::Register(register) = argument.at else { return Registers::NONE };
-    let number = C_REGISTERS.iter().find(|(known, _)| *known == register).map(|(_, number)| *number);
-    number.map_or(Registers::NONE, Registers::one)
 }

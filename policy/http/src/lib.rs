@@ -36,6 +36,7 @@ mod exchanges;
 mod head;
 mod http1;
 mod http2;
+mod limits;
 mod link;
 mod mirrored;
 mod reader;
@@ -44,50 +45,16 @@ pub mod sse;
 mod stream;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use mcpwarden_terms::{ConnectionId, Direction, Endpoint, GapCause, ServerType, Timestamp, counters};
 use serde::Serialize;
 
 pub use http2::Http2Error;
+pub use limits::HttpLimits;
 pub use link::LINK;
 use link::Links;
 pub use mirrored::{Header, Mirrored};
 use stream::Stream;
-
-/// Bounds of what may grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HttpLimits {
-    /// Longest frame, in bytes, decoded; a longer one is skipped and said.
-    pub frame_bytes: usize,
-    /// Longest head and longest trailers, in bytes; a stream with a longer one is given up and that is said.
-    pub head_bytes: usize,
-    /// Most streams at once; more are refused and counted.
-    pub streams: usize,
-    /// Most links at once; messages of more are not inspected, and that is said.
-    pub links: usize,
-    /// Those of one client.
-    pub links_of_client: usize,
-    /// What all streams together may hold of unfinished messages, in bytes. Beyond, the stream that grows gives up
-    /// what it holds.
-    pub held_bytes: usize,
-    /// A link without an open stream is closed when it was idle for this long.
-    pub idle: Duration,
-}
-
-impl Default for HttpLimits {
-    fn default() -> Self {
-        Self {
-            frame_bytes: 16 * 1024 * 1024 + 64 * 1024,
-            head_bytes: 64 * 1024,
-            streams: 8192,
-            links: 4096,
-            links_of_client: 512,
-            held_bytes: 256 * 1024 * 1024,
-            idle: Duration::from_secs(300),
-        }
-    }
-}
 
 /// Who speaks to whom over one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

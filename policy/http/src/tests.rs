@@ -12,6 +12,7 @@ mod stopped;
 mod wire;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::*;
 
