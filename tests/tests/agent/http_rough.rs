@@ -224,7 +224,9 @@ fn late_agent_reports_open_and_new_connections() -> Result<()> {
     old.ask(&echo(4, "before"), SESSION)?;
     agent.wait_for("the answer", |event| is(event, "mcp_tool_result") && event["jsonrpc_id"] == 4)?;
     agent.settle();
-    let events = agent.events();
+    let mut events = agent.events();
+    // Others may speak MCP on this host as well.
+    events.retain(|event| event["server_id"] == "declared");
     let text = |text: &str| json!({ "text": text });
     for (kind, part, expected) in [
         ("mcp_tool_called", "input", [text("before"), text("after"), text("before")]),
@@ -236,7 +238,7 @@ fn late_agent_reports_open_and_new_connections() -> Result<()> {
         ensure!(found == expected, "{kind}: {found:?}");
     }
     let started = of_type(&events, "mcp_server_started");
-    ensure!(started[0]["server_id"] == "declared" && started[0]["adopted"] == true, "{events:#?}");
+    ensure!(started.len() == 1 && started[0]["adopted"] == true, "{events:#?}");
     agent.stop()?;
     Ok(())
 }
