@@ -15,6 +15,7 @@
 //! | `extensions` | Goose |
 //! | `packages` and `remotes` beside `name` | an entry of the MCP registry (`server.json`) |
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use anyhow::{Context as _, Result};
@@ -22,6 +23,7 @@ use mcpwarden_policy::protocol::{decode_str, members};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
+use super::entry::Entry;
 use super::pairs::Pairs;
 
 /// Lists of names of servers that are switched off.
@@ -32,7 +34,7 @@ const SWITCHED_OFF: [&str; 3] = ["disabledMcpServers", "disabledMcpjsonServers",
 pub struct Found {
     /// The directory of the project that has it; `None` for all projects.
     pub project: Option<String>,
-    /// What the client calls it.
+    /// What the client calls it; in a list without names, its id, or its number.
     pub name: String,
     /// Its entry.
     pub json: Box<RawValue>,
@@ -139,11 +141,12 @@ fn is_bare(whole: &RawValue) -> bool {
 
 /// The entries of a mapping by name, or of a list whose entries have names. An entry that is `null` is as if absent.
 fn entries(place: &RawValue) -> Result<Vec<(String, &RawValue)>> {
-    let mut entries = if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(place.get()) {
+    let mut entries: Vec<_> = if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(place.get()) {
         let named = |(index, entry): (usize, &'_ RawValue)| {
             let [name] = members(entry.get(), ["name"]);
-            name.and_then(|name| decode_str(name.get()))
-                .map_or_else(|| index.to_string(), |name| name.into_owned())
+            let name = name.and_then(|name| decode_str(name.get())).map(Cow::into_owned);
+            let id = || Entry::read("", entry).map(|entry| entry.server_id()).ok();
+            name.or_else(id).unwrap_or_else(|| index.to_string())
         };
         list.into_iter().enumerate().map(|(index, entry)| (named((index, entry)), entry)).collect()
     } else {

@@ -117,7 +117,7 @@ fn servers_are_found_in_every_client_form() {
             "extensions:\n  a:\n    cmd: x\n    args: [y]\n    envs: {K: 1}\n  b: {type: builtin}\n",
             "a=x y b=goose mcp b",
         ),
-        ("mcpServers:\n  - name: a\n    command: x\n  - command: y\n", "a=x 1=y"),
+        ("mcpServers:\n  - name: a\n    command: x\n  - command: y\n", "a=x y=y"),
         (
             r#"{"mcp":{"a":{"type":"local","command":["x","y"]},"b":{"url":"http://h","enabled":false}}}"#,
             "a=x y !b=http://h",
@@ -147,11 +147,11 @@ fn servers_are_found_in_every_client_form() {
         ("mcpServers:\n  no:\n    command: x\n    args: [y, ~]\n", "no=x y"),
         ("extensions:\n  a: {type: platform, name: a}\n  b: {type: stdio, cmd: x}\n", "b=x"),
         (r#"{"a":{"command":"x","working_directory":null},"b":{"url":"http://h"}}"#, "a=x b=http://h"),
-        (r#"[{"name":"a","command":"x"},{"url":"http://h"}]"#, "a=x 1=http://h"),
+        (r#"[{"name":"a","command":"x"},{"url":"http://h"}]"#, "a=x h:80=http://h"),
         (r#"{"name":"q","tools":["*"],"mcpServers":{"a":{"command":"x"}}}"#, "a=x"),
         (
             r#"{"experimental":{"modelContextProtocolServers":[{"transport":{"type":"stdio","command":"x","args":["y"]}}]}}"#,
-            "0=x y",
+            "x=x y",
         ),
         (
             r#"{"manifest_version":"0.2","name":"e","server":{"type":"node","mcp_config":{"command":"node","args":["${__dirname}/x.js"]}}}"#,
