@@ -189,6 +189,10 @@ impl<'a> Masking<'a> {
             return;
         }
         self.keep(blanks);
+        // What a command prints: it is masked as other commands are.
+        if self.shell && self.quote != Some('\'') && self.rest.starts_with("$(") {
+            return self.keep(2);
+        }
         let opening = quotes(self.rest);
         let value = self.rest.get(opening..).unwrap_or_default();
         let end = value.find([' ', '\t', '\n', '"', '\'', '\\', '&', ';', ',']).unwrap_or(value.len());
@@ -235,6 +239,7 @@ impl<'a> Masking<'a> {
                 _ if quote == Some(character) => quote = None,
                 '"' | '\'' if quote.is_none() => quote = Some(character),
                 ' ' | '\t' | '\n' | ';' | '|' | '&' if quote.is_none() => return at,
+                ')' if quote.is_none() && self.shell && !self.prose => return at,
                 _ => {}
             }
         }

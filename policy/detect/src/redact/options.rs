@@ -74,7 +74,7 @@ const WORDS: [&str; 10] = ["net", "mail", "security", "install", "http", "https"
 const NAMING: [&str; 8] =
     ["--name", "--hostname", "-h", "--host", "--network", "--net", "--container-name", "--service"];
 /// Words behind which the name of a setting stands, and then its value.
-const SETTERS: [&str; 4] = ["set", "config", "configure", "setenv"];
+const SETTERS: [&str; 5] = ["set", "config", "configure", "setenv", "--setenv"];
 /// Words and options behind which a hash of a commit, or of content, stands.
 const HASHES: [&str; 16] = [
     "--rev",

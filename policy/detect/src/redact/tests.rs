@@ -131,6 +131,23 @@ fn secrets_in_command_lines_are_redacted() {
         (&["s", "--token", "abc", "x"], &["s", "--token", "***", "x"]),
         (&["s", "--token=abc"], &["s", "--token=***"]),
         (&["s", "--api-key", "=", "abc", "x"], &["s", "--api-key", "=", "***", "x"]),
+        (&["bwrap", "--setenv", "API_TOKEN", "abc", "s"], &["bwrap", "--setenv", "API_TOKEN", "***", "s"]),
+        (
+            &["s", "ssh://git@h:22/a.git", "postgres://app@db/x"],
+            &["s", "ssh://git@h:22/a.git", "postgres://app@db/x"],
+        ),
+        (&["s", "https://tok@h/x", "git+https://tok@h/x"], &["s", "https://***@h/x", "git+https://***@h/x"]),
+        (
+            &["docker", "run", "--secret", "tok,type=env", "i"],
+            &["docker", "run", "--secret", "tok,type=env", "i"],
+        ),
+        (
+            &["docker", "build", "--secret", "id=n,src=/a/b", "."],
+            &["docker", "build", "--secret", "id=n,src=/a/b", "."],
+        ),
+        (&["s", "--secret", "tok"], &["s", "--secret", "***"]),
+        (&["sh", "-c", "TOKEN=$(cat /run/t) exec s"], &["sh", "-c", "TOKEN=$(cat /run/t) exec s"]),
+        (&["sh", "-c", "TOKEN=$(gen --password abc) s"], &["sh", "-c", "TOKEN=$(gen --password ***) s"]),
         (&["s", "--password", "--", "abc"], &["s", "--password", "--", "***"]),
         (&["s", "--verbose", "--", "abc"], &["s", "--verbose", "--", "abc"]),
         (

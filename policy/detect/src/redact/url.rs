@@ -20,6 +20,8 @@ pub(super) fn mask_url(scheme: &str, rest: &str) -> String {
     let authority = match authority.rsplit_once('@') {
         Some((user, host)) => match user.split_once(':') {
             Some((name, _)) if !is_known_secret(name) => format!("{name}:{MASK}@{host}"),
+            // That of ssh and of a database is a person or a program.
+            None if !is_web(scheme) && is_word(user) => format!("{user}@{host}"),
             // A user without a password is a token as often as not.
             _ => format!("{MASK}@{host}"),
         },
@@ -183,6 +185,12 @@ fn is_hook_path(part: &str) -> bool {
 /// `?state=open`: the state of a thing, and not that of a login.
 fn is_state(name: &str, value: &str) -> bool {
     name.eq_ignore_ascii_case("state") && value.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
+/// Whether an address is one of HTTP, where a token stands for a user.
+fn is_web(scheme: &str) -> bool {
+    let scheme = scheme.rsplit('+').next().unwrap_or(scheme);
+    ["http", "https", "ws", "wss"].iter().any(|web| scheme.eq_ignore_ascii_case(web))
 }
 
 /// `name@COMMIT`, `#COMMIT`: what a package is fetched at, by a hash of Git.
