@@ -110,8 +110,9 @@ impl NamePatterns {
         };
         for pattern in &self.patterns {
             for piece in &command.pieces {
-                // An image's registry and owner are left out too: `*` at the start would reach across them anyway.
-                let image = (piece.role == Role::Image).then(|| names::base(&piece.name));
+                // The registry and owner of an image or a repository are left out too: `*` at the start would reach across them anyway.
+                let is_owned = piece.role == Role::Package && !piece.name.starts_with('@');
+                let image = (piece.role == Role::Image || is_owned).then(|| names::base(&piece.name));
                 // `acme_mcp.server` is the module `acme_mcp`.
                 let module =
                     (piece.role == Role::Module).then(|| names::telling_part(&piece.name, piece.role));
@@ -295,22 +296,21 @@ fn best(argv: &[String], cwd: Option<&str>) -> Option<(u8, String)> {
     // A bridge is called after what it runs, where that has a name.
     let inner = command.bridged.map_or(0, |(_, innermost)| innermost);
     let mut best: Option<(u8, String)> = None;
+    let mut is_inner = false;
     for (at, piece) in command.pieces.iter().enumerate() {
         if let Some((rank, id)) =
             telling(piece, cwd).map(|(rank, id)| (if at < inner { 1 } else { rank }, id))
             && best.as_ref().is_none_or(|(highest, _)| rank >= *highest)
         {
             best = Some((rank, id));
+            is_inner = at >= inner;
         }
     }
-    // What it runs has none: the bridge has its own.
-    match best {
-        Some((1, id)) if inner > 0 => {
-            let own = command.pieces.iter().take(inner).filter_map(|piece| telling(piece, cwd));
-            own.max_by_key(|(rank, _)| *rank).or(Some((1, id)))
-        }
-        best => best,
+    if is_inner {
+        return best;
     }
+    let own = command.pieces.iter().take(inner).filter_map(|piece| telling(piece, cwd));
+    own.max_by_key(|(rank, _)| *rank)
 }
 
 fn telling(piece: &Piece, cwd: Option<&str>) -> Option<(u8, String)> {

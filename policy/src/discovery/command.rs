@@ -117,6 +117,13 @@ impl Command {
             "java" => self.java(args),
             "jbang" => self.jbang(args, level),
             "dotnet" => self.dotnet(args, level),
+            "wasmtime" | "wasmer" | "wasmedge" => {
+                let rest = match tables::WASM.behind(args) {
+                    ["run", rest @ ..] => tables::WASM.behind(rest),
+                    rest => rest,
+                };
+                self.script(rest, level);
+            }
             "go" => self.go(args, level),
             "cargo" => self.cargo(args),
             "swift" | "stack" | "cabal" | "dart" | "crystal" | "nim" => self.built(name, args, level),
@@ -141,7 +148,7 @@ impl Command {
             }
             Some(Runs::Script(script)) => self.script(script, level),
             Some(Runs::Module(module)) => self.push(Role::Module, module, None),
-            Some(Runs::Text(text)) => self.text(text, &[], level),
+            Some(Runs::Text(text)) => self.text(&text, &[], level),
             None => return false,
         }
         true
@@ -160,6 +167,11 @@ impl Command {
         self.bridged = Some((self.bridged.map_or(here, |(outermost, _)| outermost), here));
         match inner {
             Inner::Command(words) => self.read(&words, level + 1),
+            Inner::Within(place, words) => {
+                // As a container's: where nothing in it says more.
+                self.push(Role::Tool, &place, None);
+                self.read(&words, level + 1);
+            }
             Inner::Text(text) => self.text(&text, &[], level),
             Inner::Package(name) => {
                 self.versioned(names::version(name));
@@ -331,6 +343,10 @@ impl Command {
             let arguments: Vec<&str> = run.arguments.iter().map(String::as_str).collect();
             self.aim(&[names::base(image)], &arguments, level);
         }
+        if let (None, Some(place)) = (&run.image, &self.container) {
+            let place = place.clone();
+            self.push(Role::Tool, &place, None);
+        }
         self.read(&run.words.iter().map(String::as_str).collect::<Vec<_>>(), level + 1);
     }
 }
@@ -341,7 +357,7 @@ enum Runs<'a, 'b> {
     Script(&'b [&'a str]),
     Module(&'a str),
     /// A shell's text.
-    Text(&'a str),
+    Text(String),
 }
 
 /// What the runner of this name runs; `None`: it is no runner, or nothing is there to be run.
@@ -354,7 +370,10 @@ fn runs<'a, 'b>(name: &str, args: &'b [&'a str]) -> Option<Runs<'a, 'b>> {
         return Some(Runs::Module(application.split(':').next().unwrap_or(application)));
     } else if is_in(tables::NODE_RUNNERS, name) {
         if let Some(text) = options::value(args, "-x --exec").filter(|_| name == "nodemon") {
-            return Some(Runs::Text(text));
+            let behind = tables::NODE_RUNNER.behind(args).iter();
+            return Some(Runs::Text(
+                std::iter::once(&text).chain(behind).copied().collect::<Vec<_>>().join(" "),
+            ));
         }
         match tables::NODE_RUNNER.behind(args) {
             [word, rest @ ..] if is_in(tables::NODE_RUNNER_SUBCOMMANDS, word) => {

@@ -44,7 +44,7 @@ const GENERIC: [&str; 35] = [
     "mod",
 ];
 /// Directories that say nothing of what lies in them.
-const PLACES: [&str; 38] = [
+const PLACES: [&str; 40] = [
     "home",
     "root",
     "usr",
@@ -83,6 +83,8 @@ const PLACES: [&str; 38] = [
     "*",
     "extensions",
     "store",
+    "packages",
+    "apps",
 ];
 /// Endings of archives in the address of a package.
 const ARCHIVES: [&str; 5] = [".git", ".tgz", ".tar.gz", ".whl", ".zip"];
@@ -221,7 +223,10 @@ pub(super) fn go_package(path: &str) -> &str {
     let is_major = |part: &&str| {
         part.strip_prefix('v').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    path.rsplit('/').find(|part| !is_major(part)).unwrap_or(path)
+    let mut parts = path.rsplit('/').filter(|part| !is_major(part));
+    // `…/weather-mcp/cmd/server`
+    let telling = parts.clone().find(|part| !is_generic(part) && *part != "cmd");
+    telling.filter(|part| !part.contains('.')).or_else(|| parts.next()).unwrap_or(path)
 }
 
 /// The name of a flake's package: the attribute, or the repository where that is the default one (nix3-flake(1)).

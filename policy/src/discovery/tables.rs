@@ -195,6 +195,10 @@ pub(super) const DOTNET: Options = Options::with(&[
 pub(super) const SCRIPTING: Options = Options::with(&[
     "-r -I -C -W -c -d -z -M -E -X --require --encoding --external-encoding --internal-encoding --project -J --sysimage",
 ]);
+/// docs.wasmtime.dev, wasmer.io
+pub(super) const WASM: Options = Options::with(&[
+    "--dir --mapdir --env --argv0 --invoke --fuel --wasm -W --wasi -S --optimize -O --codegen -C --debug -D --config --preload --volume",
+]);
 /// Interpreters whose first argument behind the options is a script.
 pub(super) const INTERPRETERS: &str = "ruby perl php lua luajit Rscript julia elixir groovy kotlin escript bb raku guile gjs qjs racket janet \
     tclsh octave scala osascript";

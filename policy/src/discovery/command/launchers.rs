@@ -145,7 +145,8 @@ impl Command {
                 self.script(options.behind(rest), level);
             }
             Some((name, _)) => {
-                let name = name.rsplit(':').find(|part| !part.is_empty()).unwrap_or(name);
+                let is_telling = |part: &&str| names::telling_part(part, Role::Program).is_some();
+                let name = name.rsplit(':').find(is_telling).unwrap_or(name);
                 self.push(Role::Program, &names::package(name), None);
             }
         }

@@ -57,6 +57,8 @@ struct Bridge {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::discovery) enum Inner<'a> {
     Command(Vec<&'a str>),
+    /// A command in a container of this name.
+    Within(String, Vec<&'a str>),
     /// A shell's text.
     Text(String),
     /// A package of a registry of servers.
@@ -180,6 +182,11 @@ impl Bridge {
                     .map(|text| Inner::Text(text.to_owned()))
             }
             (Operands::Line(_), words) => Some(Inner::Text(words.join(" "))),
+            (Operands::Pod, words) => {
+                let pod = found.operands.first().map(|pod| replicated(pod).into_owned()).unwrap_or_default();
+                let place = names::base(&pod).trim_end_matches("-*").to_owned();
+                Some(Inner::Within(place, words.to_vec()))
+            }
             (_, words) => Some(Inner::Command(words.to_vec())),
         }
     }

@@ -53,6 +53,18 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         behind_dashes: true,
         ..PLAIN
     },
+    // valgrind(1), gdb(1), perf(1), rr(1), heaptrack(1): who looks at a program while it runs
+    Wrapper { names: "valgrind heaptrack", options: Options::with(&["-o --output"]), ..PLAIN },
+    Wrapper { names: "gdb lldb", command: "--args --", own: usize::MAX, ..PLAIN },
+    Wrapper {
+        names: "perf rr",
+        subcommands: "record stat trace",
+        options: Options::with(&[
+            "-o --output -e --event -F --freq -c --count -p --pid -t --tid -C --cpu -m --mmap-pages -G --cgroup -M --metrics -I",
+        ]),
+        behind_dashes: true,
+        ..PLAIN
+    },
     // proot(1), landrun, nsjail, pasta(1): everything in front of `--`, or known options
     Wrapper { names: "landrun nsjail pasta slirp4netns sandbox-exec", behind_dashes: true, ..PLAIN },
     // bash(1), exec
