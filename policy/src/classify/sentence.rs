@@ -108,14 +108,17 @@ const REFERENCES: &[&str] =
     &["use", "using", "call", "calling", "see", "prefer", "with", "via", "like", "unlike"];
 const NEGATIONS: &[&str] = &[
     "not", "never", "cannot", "doesn", "don", "isn", "aren", "won", "wouldn", "shouldn", "couldn", "nor",
-    "neither",
+    "neither", "nothing", "nobody",
 ];
 /// Verbs that say what they do by their object: "performs a search", "executes a SELECT query".
 const LIGHT: &[&str] = &["perform", "performs", "run", "runs", "execute", "executes"];
 /// Objects that are read, and those that are if one of [`OF_READING`] stands in front.
-const READINGS: &[&str] = &["search", "lookup"];
+const READINGS: &[&str] = &["search", "searches", "lookup", "lookups"];
 const STATEMENTS: &[&str] = &["query", "queries", "statement", "statements"];
-const OF_READING: &[&str] = &["select", "only", "readonly"];
+const OF_READING: &[&str] = &["select", "only", "readonly", "find", "search", "read"];
+/// What asks about an act: "how it would run", "what an update would change".
+const QUESTIONS: &[&str] = &["how", "what", "whether", "why", "where", "who", "whom"];
+const MODALS: &[&str] = &["can", "could", "may", "might", "will", "would", "should", "must"];
 /// How many words a light verb's object may have.
 const MAX_OBJECT: usize = 5;
 /// What is no reader: "streams it to a webhook".
@@ -187,6 +190,8 @@ struct Before {
     first: Option<Form>,
     /// Whether the sentence points at another tool.
     is_reference: bool,
+    /// Whether what follows is asked about.
+    is_question: bool,
     /// Whether what follows says by what is read, or of what: "by name, update or label".
     is_listing: bool,
 }
@@ -201,6 +206,7 @@ fn read_sentence(tokens: &[Token], acts: &mut Acts) {
         reads: false,
         first: None,
         is_reference,
+        is_question: false,
         is_listing: false,
     };
     for (at, token) in tokens.iter().enumerate() {
@@ -270,6 +276,7 @@ fn sent_to(destination: &str) -> Acts {
 impl Before {
     fn comma(&mut self) {
         self.is_subordinate = false;
+        self.is_question = false;
         self.negation = match self.negation {
             Negation::Far | Negation::FarBroken => Negation::FarBroken,
             Negation::Never => Negation::Never,
@@ -278,6 +285,9 @@ impl Before {
     }
 
     fn pass(&mut self, word: &str, next: &str) {
+        if QUESTIONS.contains(&word) {
+            self.is_question = true;
+        }
         if LISTINGS.contains(&word) {
             self.is_listing = true;
         }
@@ -326,6 +336,11 @@ impl Before {
         }
     }
 
+    /// "is", "are"; but "get recently changed files" has no passive in it.
+    fn is_auxiliary(&self, word: &str) -> bool {
+        AUXILIARIES.contains(&word) && !(self.reads && matches!(word, "get" | "gets"))
+    }
+
     fn is_negated(&self, form: Form) -> bool {
         match self.negation {
             Negation::None => false,
@@ -345,12 +360,12 @@ impl Before {
             ToolCategory::Read => return !self.is_noun(word, near),
             _ => {}
         }
-        // "Shows who may write": somebody else.
-        if second == "who" && self.reads {
+        // "Shows who may write", "explains how it would run".
+        if self.is_question && self.reads && MODALS.contains(&before) {
             return false;
         }
         let is_passive = matches!(word.form, Form::Participle | Form::BaseAndParticiple)
-            && (AUXILIARIES.contains(&before) || before.ends_with("ly") && AUXILIARIES.contains(&second));
+            && (self.is_auxiliary(before) || before.ends_with("ly") && self.is_auxiliary(second));
         if is_passive {
             return !self.is_subordinate;
         }

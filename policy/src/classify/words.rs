@@ -54,13 +54,13 @@ const VERBS: &[Verbs] = &[
         Send,
         Some("network.http"),
         false,
-        "send notify publish submit tweet announce deliver dispatch emit transmit remind synchronize respond escalate",
+        "send notify publish submit announce deliver dispatch emit transmit remind synchronize respond escalate",
     ),
     (
         Send,
         Some("network.http"),
         true,
-        "post http upload email push forward reply share broadcast message mail dm page contact alert transfer sms fax \
+        "post tweet http upload email push forward reply share broadcast message mail dm page contact alert transfer sms fax \
          relay invite sync export",
     ),
     (
