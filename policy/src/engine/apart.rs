@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::asked::Asked;
-use super::evaluator::listed_entries;
+use super::evaluator::{beside_entries, listed_entries};
 use super::io::Inspected;
 use super::readings::other_readings;
 use crate::detect::{Ahead, DefinitionCache, Detector, ToolNames, Way};
@@ -166,6 +166,12 @@ impl LongMessage {
         for entry in listed_entries(kind, result, respelled).unwrap_or_default() {
             ahead.know(&self.detector, &mut self.definitions, server, entry.get());
         }
+        ahead.inspect(
+            &self.detector,
+            Way::Result,
+            &beside_entries(kind, respelled.unwrap_or(result)),
+            &self.tools,
+        );
     }
 
     fn one(&self, way: Way, json: Option<&RawValue>, ahead: &mut Ahead) {

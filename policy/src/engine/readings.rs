@@ -148,7 +148,8 @@ impl Engine {
 
     /// Takes a message as each of its readers does.
     fn message(&mut self, seen: Seen<'_>, message: &Message<'_>, out: &mut Vec<Output>) {
-        let respelled = protocol::respell(message.raw);
+        // What a user has entered has names of its own.
+        let respelled = protocol::respell(message.raw).filter(|_| !is_entered(seen.direction, &message.kind));
         let others = other_readings(message.raw, respelled.as_ref(), seen.direction);
         let is_irregular = seen.reading.is_irregular || !others.is_empty();
         let seen = Seen { reading: Reading { is_irregular, ..seen.reading }, ..seen };
@@ -234,6 +235,12 @@ fn names(json: &str) -> [String; 3] {
     let [method, params] = members(json, ["method", "params"]);
     let [name, uri] = members(params.map_or("null", RawValue::get), ["name", "uri"]);
     [method, name, uri].map(|name| string(name).into_owned())
+}
+
+/// Whether a message is a user's answer to an elicitation.
+fn is_entered(direction: Direction, kind: &Kind<'_>) -> bool {
+    let Kind::Response { result, .. } = kind else { return false };
+    direction == Direction::ClientToServer && members(result.get(), ["action"])[0].is_some()
 }
 
 /// Whether two readings of a message are the same message.

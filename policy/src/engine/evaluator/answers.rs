@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::inspection;
-use super::listing::page_of;
+use super::listing::{beside_entries, page_of};
 use super::rounds::GoesOn;
 use super::verdict::{Evaluation, report_verdict};
 use super::{About, Context, Evaluator, Scope, Seen};
@@ -259,6 +259,10 @@ impl Evaluator {
             }
             Asked::List { .. } if reading.earlier == Earlier::Taken => {
                 vec![reader.know(&mut self.definitions, None, result.get()).found.clone()]
+            }
+            Asked::List { kind, .. } => {
+                let result = reading.respelled.unwrap_or(result);
+                vec![reader.result(&beside_entries(*kind, result), self.tool_names(&scope.session))]
             }
             Asked::Other { method } if !guards::brings_text(method) => {
                 vec![reader.result(result.get(), self.tool_names(&scope.session))]

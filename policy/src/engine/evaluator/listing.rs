@@ -22,7 +22,7 @@ use crate::event::{
     ToolChanged, ToolRemoved, ToolSeen, ToolStatus,
 };
 use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
-use crate::protocol::{Method, all_members, decode_str, members, respell, value};
+use crate::protocol::{Method, all_members, decode_str, members, respell, value, without};
 use crate::registry::{Change, ChangeKind, ItemKind, Offer, Outcome, Page};
 use crate::terms::{Direction, SessionId, Timestamp};
 
@@ -50,6 +50,12 @@ impl<'a> Entry<'a> {
 
 /// Most entries of one page that are evaluated at once: more than a server's registry has room for.
 const MOST_AT_ONCE: usize = 8_192;
+
+/// What stands in the result of a list beside its entries.
+pub(in crate::engine) fn beside_entries(kind: ItemKind, result: &RawValue) -> Cow<'_, str> {
+    let (list, _) = keys(kind);
+    without(result.get(), &[list])
+}
 
 /// The entries of a list, as each of its readers has them: those under every member of its name, and those of the result as it is
 /// for readers that do not regard case. `None` where there is no list.
