@@ -130,13 +130,20 @@ fn is_entry(value: &RawValue) -> bool {
     has(&["command", "cmd", "url", "uri", "serverUrl", "httpUrl"]) && !has(&["inputSchema", "input_schema"])
 }
 
+/// The same in a file that does not say what it is: with any member of a definition it is one, which is to be inspected.
+fn is_bare_entry(value: &RawValue) -> bool {
+    let found =
+        members(value.get(), ["description", "title", "annotations", "uri", "uriTemplate", "arguments"]);
+    is_entry(value) && found.iter().all(Option::is_none)
+}
+
 /// Whether servers stand in a file by themselves, by name or in a list.
 fn is_bare(whole: &RawValue) -> bool {
     if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(whole.get()) {
-        return !list.is_empty() && list.iter().all(|entry| is_entry(entry));
+        return !list.is_empty() && list.iter().all(|entry| is_bare_entry(entry));
     }
     serde_json::from_str(whole.get())
-        .is_ok_and(|Pairs(pairs)| !pairs.is_empty() && pairs.iter().all(|(_, entry)| is_entry(entry)))
+        .is_ok_and(|Pairs(pairs)| !pairs.is_empty() && pairs.iter().all(|(_, entry)| is_bare_entry(entry)))
 }
 
 /// The entries of a mapping by name, or of a list whose entries have names. An entry that is `null` is as if absent.
@@ -160,7 +167,7 @@ fn entries(place: &RawValue) -> Result<Vec<(String, &RawValue)>> {
 /// Whether an entry of Goose names something that runs within it.
 fn is_part_of_client(entry: &RawValue) -> bool {
     let [kind] = members(entry.get(), ["type"]);
-    kind.is_some_and(|kind| matches!(kind.get(), r#""platform""# | r#""frontend""#))
+    !is_entry(entry) && kind.is_some_and(|kind| matches!(kind.get(), r#""platform""# | r#""frontend""#))
 }
 
 /// The server of a desktop extension's manifest.

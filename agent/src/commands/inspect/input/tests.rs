@@ -62,6 +62,7 @@ fn input_file_kind_follows_its_content() {
         ("{}", Err("no definition")),
         (r#"{"name":"e","server":{"mcp_config":{"command":"x"}},"tools":[{"name":"t"}]}"#, Ok("t | e=x")),
         (r#"{"tools":[{"name":"t"}],"mcpServers":{"a":{"command":"x"}}}"#, Ok("t | a=x")),
+        (r#"[{"name":"t","url":"http://h","description":"d"}]"#, Ok("t")),
         // What a server puts beside a definition does not make it something else.
         (r#"[{"name":"t","inputSchema":{},"command":"x"}]"#, Ok("t")),
         ("[]", Ok("")),
@@ -146,6 +147,7 @@ fn servers_are_found_in_every_client_form() {
         (r#"{"mcpServers":{"a":null,"b":{"command":"x","args":[null,"y"]}}}"#, "b=x y"),
         ("mcpServers:\n  no:\n    command: x\n    args: [y, ~]\n", "no=x y"),
         ("extensions:\n  a: {type: platform, name: a}\n  b: {type: stdio, cmd: x}\n", "b=x"),
+        (r#"{"mcpServers":{"a":{"type":"platform","command":"x"}}}"#, "a=x"),
         (r#"{"a":{"command":"x","working_directory":null},"b":{"url":"http://h"}}"#, "a=x b=http://h"),
         (r#"[{"name":"a","command":"x"},{"url":"http://h"}]"#, "a=x h:80=http://h"),
         (r#"{"name":"q","tools":["*"],"mcpServers":{"a":{"command":"x"}}}"#, "a=x"),
