@@ -190,7 +190,8 @@ impl<'a> Masking<'a> {
         }
         self.keep(blanks);
         // What a command prints: it is masked as other commands are.
-        if self.shell && self.quote != Some('\'') && self.rest.starts_with("$(") {
+        let prints = self.rest.starts_with("$(") && !self.rest.starts_with("$((");
+        if self.shell && self.quote != Some('\'') && prints {
             return self.keep(2);
         }
         let opening = quotes(self.rest);
@@ -202,7 +203,8 @@ impl<'a> Masking<'a> {
         // `Authorization: Bearer ${TOKEN}`
         if let Some((scheme, token)) = value.split_once(' ').filter(|(scheme, _)| is_scheme(scheme)) {
             let end = token.find([' ', '"', '\'', '\\']).unwrap_or(token.len());
-            if !self.prose && token.get(..end).is_some_and(is_public) {
+            let is_whole = token.get(end..).is_some_and(|rest| !rest.starts_with(' '));
+            if !self.prose && is_whole && token.get(..end).is_some_and(is_public) {
                 return self.keep(opening + scheme.len() + 1 + end);
             }
         }
@@ -232,14 +234,15 @@ impl<'a> Masking<'a> {
     }
 
     fn end_of_word(&self) -> usize {
-        let mut quote = None;
+        let (mut quote, mut last) = (None, ' ');
         for (at, character) in self.rest.char_indices() {
+            let before = std::mem::replace(&mut last, character);
             match character {
                 '"' | '\'' if self.quote.is_some() => return at,
                 _ if quote == Some(character) => quote = None,
                 '"' | '\'' if quote.is_none() => quote = Some(character),
                 ' ' | '\t' | '\n' | ';' | '|' | '&' if quote.is_none() => return at,
-                ')' if quote.is_none() && self.shell && !self.prose => return at,
+                ')' if quote.is_none() && self.shell && !self.prose && before != '\\' => return at,
                 _ => {}
             }
         }

@@ -21,13 +21,14 @@ pub(super) fn mask_url(scheme: &str, rest: &str) -> String {
         Some((user, host)) => match user.split_once(':') {
             Some((name, _)) if !is_known_secret(name) => format!("{name}:{MASK}@{host}"),
             // That of ssh and of a database is a person or a program.
-            None if !is_web(scheme) && is_word(user) => format!("{user}@{host}"),
+            None if has_users(scheme) && is_word(user) => format!("{user}@{host}"),
             // A user without a password is a token as often as not.
             _ => format!("{MASK}@{host}"),
         },
         None => authority.to_owned(),
     };
     let mut out = format!("{scheme}://{authority}");
+    let is_git = scheme.starts_with("git") || path.contains(".git");
     let is_stream = ["rtmp", "rtmps", "srt"].iter().any(|one| scheme.eq_ignore_ascii_case(one));
     let last_slash = path.rfind('/').filter(|at| is_stream && *at > 0);
     let mut is_hook = is_hook_host(&authority);
@@ -48,7 +49,7 @@ pub(super) fn mask_url(scheme: &str, rest: &str) -> String {
             {
                 out.extend([name, "=", MASK]);
             }
-            _ if is_secret(text) && !names_commit(text, separator)
+            _ if is_secret(text) && !(is_git && names_commit(text, separator))
                 || in_path
                     && (is_hook && !is_word(text)
                         || last_slash.is_some_and(|slash| at > slash && !is_word(text))) =>
@@ -187,10 +188,29 @@ fn is_state(name: &str, value: &str) -> bool {
     name.eq_ignore_ascii_case("state") && value.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-/// Whether an address is one of HTTP, where a token stands for a user.
-fn is_web(scheme: &str) -> bool {
-    let scheme = scheme.rsplit('+').next().unwrap_or(scheme);
-    ["http", "https", "ws", "wss"].iter().any(|web| scheme.eq_ignore_ascii_case(web))
+/// Whether an address is one where users have names: of ssh, a database or a directory.
+fn has_users(scheme: &str) -> bool {
+    const SCHEMES: [&str; 18] = [
+        "ssh",
+        "sftp",
+        "scp",
+        "git+ssh",
+        "svn+ssh",
+        "ftp",
+        "postgres",
+        "postgresql",
+        "mysql",
+        "mariadb",
+        "mongodb",
+        "mongodb+srv",
+        "oracle",
+        "sqlserver",
+        "mssql",
+        "ldap",
+        "ldaps",
+        "clickhouse",
+    ];
+    SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
 /// `name@COMMIT`, `#COMMIT`: what a package is fetched at, by a hash of Git.

@@ -34,14 +34,7 @@ pub(super) fn is_harmless(name: &str, value: &str) -> bool {
     let is_file =
         ["key", "cert", "cookie", "cookies", "credentials", "creds"].iter().any(|end| name.ends_with(end));
     let is_amount = ["seed", "tokens", "jetons"].iter().any(|end| name.ends_with(end));
-    // `docker run --secret NAME,type=env`, `docker build --secret id=NAME,src=FILE`
-    let is_mounted = name == "secret"
-        && (value.starts_with("id=")
-            || ["type=", "target=", "src=", "source=", "env="]
-                .iter()
-                .any(|member| value.contains(&format!(",{member}"))));
     is_public(value)
-        || is_mounted
         || is_file && is_path(value)
         // The first or the second pass of an encoder.
         || name == "pass" && value.len() == 1 && value.bytes().all(|byte| byte.is_ascii_digit())
