@@ -306,11 +306,21 @@ fn best(argv: &[String], cwd: Option<&str>) -> Option<(u8, String)> {
             is_inner = at >= inner;
         }
     }
-    if is_inner {
-        return best;
-    }
+    if is_inner { best } else { own(&command, cwd) }
+}
+
+/// What the pieces in front of what a bridge runs are called.
+fn own(command: &command::Command, cwd: Option<&str>) -> Option<(u8, String)> {
+    let inner = command.bridged.map_or(0, |(_, innermost)| innermost);
     let own = command.pieces.iter().take(inner).filter_map(|piece| telling(piece, cwd));
     own.max_by_key(|(rank, _)| *rank)
+}
+
+/// What a bridge is called itself, where this command line runs one whose id is that of what it runs: it is denied by this
+/// name, too.
+pub fn bridge_id(argv: &[String], cwd: Option<&str>) -> Option<ServerId> {
+    let command = command::read(argv);
+    own(&command, command.directory.as_deref().or(cwd)).map(|(_, id)| ServerId(clean(&id).into()))
 }
 
 fn telling(piece: &Piece, cwd: Option<&str>) -> Option<(u8, String)> {

@@ -172,7 +172,9 @@ impl Command {
                 self.push(Role::Tool, &place, None);
                 self.read(&words, level + 1);
             }
-            Inner::Text(text) => self.text(&text, &[], level),
+            // Of several commands it is not clear which is the server.
+            Inner::Text(text) if shell::commands(&text, &[]).len() == 1 => self.text(&text, &[], level),
+            Inner::Text(_) => {}
             Inner::Package(name) => {
                 self.versioned(names::version(name));
                 self.push(Role::Package, &names::package(name), None);

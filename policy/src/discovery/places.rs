@@ -228,7 +228,7 @@ fn name_of(path: &str, before: &[&str], part: &str) -> String {
         return "python".to_owned();
     }
     // Directories of JetBrains' programs: `IntelliJIdea2025.1`
-    if let Some(name) = of_a_year(part) {
+    if let Some(name) = of_a_year(part).filter(|_| before.contains(&"JetBrains")) {
         return format!("{name}{CHANGES}");
     }
     let (stem, end) = split_extension(part);

@@ -20,10 +20,17 @@ pub(super) enum Inline<'a> {
     Package(&'a str),
 }
 
-/// `runpy.run_path('FILE')`, `exec(open('FILE').read())`, `runpy.run_module('NAME')`, `from NAME import main; main()`: the last.
+/// `runpy.run_path('FILE')`, `exec(open('FILE').read())`, `runpy.run_module('NAME')`, `from NAME import main; main()`, where there is nothing
+/// else of the kind.
 pub(super) fn of_python(text: &str) -> Option<Inline<'_>> {
     let statements = text.split([';', '\n']).map(str::trim).take(MAX_STATEMENTS);
-    statements.filter_map(of_python_statement).last()
+    the_one(statements.filter_map(of_python_statement))
+}
+
+/// What a text runs, if that is one thing: what else it loads may be what really serves.
+fn the_one<'a>(mut all: impl Iterator<Item = Inline<'a>>) -> Option<Inline<'a>> {
+    let first = all.next()?;
+    all.all(|other| other == first).then_some(first)
 }
 
 fn of_python_statement(statement: &str) -> Option<Inline<'_>> {
@@ -43,17 +50,17 @@ fn of_python_statement(statement: &str) -> Option<Inline<'_>> {
     (!first.is_empty() && !is_in(PYTHON_MODULES, first)).then_some(Inline::Module(module))
 }
 
-/// `require('NAME')`, `import('FILE')`, `import 'NAME'`: the last.
+/// `require('NAME')`, `import('FILE')`, `import 'NAME'`: where there is one of these.
 pub(super) fn of_node(text: &str) -> Option<Inline<'_>> {
     let statements = text.split([';', '\n']).map(str::trim).take(MAX_STATEMENTS);
     let loaded = statements.filter_map(|statement| {
         ["require(", "import(", "import ", " from "].iter().find_map(|call| quoted(statement, call))
     });
     let own = loaded.filter(|name| !name.starts_with("node:") && !is_in(NODE_MODULES, name));
-    own.last().map(|name| {
+    the_one(own.map(|name| {
         let name = name.strip_prefix("file://").unwrap_or(name);
         if name.starts_with(['.', '/']) { Inline::Script(name) } else { Inline::Package(name) }
-    })
+    }))
 }
 
 /// The text in quotes right behind these words.
@@ -81,6 +88,7 @@ mod tests {
             ("from kelp_mcp.server import main; main()", Some(Module("kelp_mcp.server"))),
             ("import sys, os; import kelp_mcp; kelp_mcp.run()", Some(Module("kelp_mcp"))),
             ("import asyncio; from kelp import main; asyncio.run(main())", Some(Module("kelp"))),
+            ("exec(open('/tmp/evil.py').read()); import kelp_mcp", None),
             ("print(1)", None),
             ("import sys; sys.exit()", None),
             ("from", None),
@@ -95,6 +103,7 @@ mod tests {
             ("import 'dotenv/config'; import { run } from \"kelp-mcp\"; run()", Some(Package("kelp-mcp"))),
             ("import('file:///srv/kelp.js')", Some(Script("/srv/kelp.js"))),
             ("const fs = require('node:fs')", None),
+            ("require('./evil.js');require('kelp-mcp')", None),
             ("1 + 1", None),
             ("require(`", None),
             ("require('ü", None),

@@ -174,3 +174,26 @@ fn programs_are_known_by_what_they_are() {
         .map(|cwd| identity(&quoted_argv("python -m server"), Some(cwd), Some("/usr/bin/python3.12"), None));
     assert_eq!((&*a, &*b), ("python -m server in /srv/a", "python -m server in /srv/b"));
 }
+
+/// A bridge whose id is that of what it runs has its own name as well, and no other program has.
+#[test]
+fn bridges_keep_their_own_names() {
+    for (line, expected) in [
+        ("npx -y supergateway --stdio 'npx -y @a/t-mcp'", Some("supergateway")),
+        ("uvx mcp-proxy -- npx t-mcp", Some("mcp-proxy")),
+        ("ssh host t-mcp", Some("ssh")),
+        ("kubectl exec -i pod -- t-mcp", Some("kubectl")),
+        ("npx -y t-mcp", None),
+        ("sh -c 'npx t-mcp'", None),
+        ("npx -y mcp-remote https://h/mcp", None),
+        // Of several commands it is not clear which serves: the bridge is called as it is.
+        ("npx supergateway --stdio 'evil; npx t-mcp'", Some("supergateway")),
+    ] {
+        let argv = quoted_argv(line);
+        assert_eq!(bridge_id(&argv, None).map(|id| id.0.to_string()).as_deref(), expected, "{line}");
+    }
+    assert_eq!(
+        &*server_id(&quoted_argv("npx supergateway --stdio 'evil; npx t-mcp'"), None).0,
+        "supergateway"
+    );
+}

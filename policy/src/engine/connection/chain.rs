@@ -25,6 +25,9 @@ impl Connection {
         if rank >= discovery::PROGRAM {
             self.call(id.clone());
         }
+        if let Some(bridge) = discovery::bridge_id(&process.argv, cwd) {
+            self.call(bridge);
+        }
         if self.chain.len() >= limit {
             // The first programs name the server; the last is the one that serves.
             self.chain.pop();
