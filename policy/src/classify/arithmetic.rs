@@ -4,35 +4,14 @@ use std::borrow::Cow;
 
 use super::for_each_word;
 
-/// What numbers are called, and their sums.
-const NUMBERS: [&str; 22] = [
-    "number",
-    "numbers",
-    "integer",
-    "integers",
-    "int",
-    "ints",
-    "float",
-    "floats",
-    "decimal",
-    "decimals",
-    "operand",
-    "operands",
-    "addend",
-    "addends",
-    "sum",
-    "vector",
-    "vectors",
-    "matrix",
-    "matrices",
-    "fraction",
-    "fractions",
-    "complex",
-];
+/// What is added, right behind the verb or behind a word of how many.
+const NUMBERS: [&str; 8] =
+    ["numbers", "integers", "floats", "decimals", "operands", "addends", "fractions", "ints"];
+const MANY: [&str; 8] = ["two", "2", "three", "several", "multiple", "all", "both", "the"];
 /// Forms of the verb.
 const ADD: [&str; 3] = ["add", "adds", "adding"];
-/// How many words behind the verb name what is added.
-const MAX_OBJECT: usize = 4;
+/// How many words behind the verb may name a place.
+const MAX_OBJECT: usize = 8;
 /// Longest description that is looked at, in bytes: of what only adds numbers there is little to say.
 const MAX_BYTES: usize = 4_096;
 /// Behind these a place follows that something is added to.
@@ -54,12 +33,11 @@ pub(super) fn calculated<'a>(name: &'a str, description: &'a str) -> (Cow<'a, st
 fn adds_numbers(text: &str) -> bool {
     let mut words: Vec<String> = Vec::new();
     for_each_word(text, |word| words.push(word.to_owned()));
+    let word = |at: usize| words.get(at).map_or("", String::as_str);
     let is_sum = |at: usize| {
-        let behind = words.iter().skip(at + 1).take(MAX_OBJECT).map(String::as_str);
-        let mut object = behind.take_while(|word| !TO.contains(word) && !ADD.contains(word));
-        let has_place =
-            words.iter().skip(at + 1).take(2 * MAX_OBJECT).any(|word| TO.contains(&word.as_str()));
-        object.any(|word| NUMBERS.contains(&word)) && !has_place
+        let object = if MANY.contains(&word(at + 1)) { word(at + 2) } else { word(at + 1) };
+        let has_place = words.iter().skip(at + 1).take(MAX_OBJECT).any(|word| TO.contains(&word.as_str()));
+        NUMBERS.contains(&object) && !has_place
     };
     let mut all = words.iter().enumerate().filter(|(_, word)| ADD.contains(&word.as_str())).map(|(at, _)| at);
     all.next().is_some_and(is_sum) && all.all(is_sum)
@@ -100,6 +78,9 @@ mod tests {
             ("add", "Add a number to the list", ("add", "Add a number to the list")),
             ("add_note", "Adds two numbers.", ("add_note", "calculate two numbers.")),
             ("add", "Adds two numbers. Adds a note.", ("add", "Adds two numbers. Adds a note.")),
+            ("add_phone_number", "Adds a phone number.", ("add_phone_number", "Adds a phone number.")),
+            ("add_vectors", "Adds vectors with metadata.", ("add_vectors", "Adds vectors with metadata.")),
+            ("add_account_numbers", "", ("add_account_numbers", "")),
             ("add", "", ("add", "")),
             ("größe", "Addiert", ("größe", "Addiert")),
         ] {

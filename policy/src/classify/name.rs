@@ -17,9 +17,8 @@ const VAGUE: [&str; 2] = ["export", "sync"];
 /// Short forms of verbs in names; in sentences some are words of other languages.
 const SHORT: [(&str, &str); 3] = [("del", "delete"), ("upd", "update"), ("cp", "copy")];
 /// What verbs stand in front of as parts of its name: `get_write_permissions`, `list_delete_events`.
-const NAMED_AFTER_VERBS: &str = "permission permissions access rights right status state event events log logs history request requests \
-    operation operations error errors count counts rate rates time times mode lock locks policy policies token tokens key keys queue \
-    queues marker markers conflict conflicts limit limits option options schema schemas form forms screen metadata meta";
+const NAMED_AFTER_VERBS: &str =
+    "permission permissions access rights status state event events policy policies conflict conflicts";
 
 /// Whether a name has words of sending, and all of them may mean a file on this host as well.
 pub(super) fn is_vague(name: &str) -> bool {

@@ -285,6 +285,9 @@ impl Before {
     }
 
     fn pass(&mut self, word: &str, next: &str) {
+        if matches!(word, "and" | "or" | "then") {
+            self.is_question = false;
+        }
         if QUESTIONS.contains(&word) {
             self.is_question = true;
         }
@@ -379,7 +382,8 @@ impl Before {
             }
             Form::Base | Form::BaseAndParticiple if matches!(before, "and" | "or" | ",") => {
                 // "Search by author, label or branch", but "search by name, and archive it".
-                let is_named = self.reads && self.is_listing && word.is_noun && !OBJECTS.contains(&next);
+                let is_last = matches!(next, "" | "," | "and" | "or");
+                let is_named = self.reads && self.is_listing && word.is_noun && is_last;
                 !is_named && (!self.reads || !word.is_noun || self.first == Some(Form::Base))
             }
             Form::Base | Form::BaseAndParticiple => {
