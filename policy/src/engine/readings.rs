@@ -148,8 +148,7 @@ impl Engine {
 
     /// Takes a message as each of its readers does.
     fn message(&mut self, seen: Seen<'_>, message: &Message<'_>, out: &mut Vec<Output>) {
-        // What a user has entered has names of its own.
-        let respelled = protocol::respell(message.raw).filter(|_| !is_entered(seen.direction, &message.kind));
+        let respelled = protocol::respell(message.raw);
         let others = other_readings(message.raw, respelled.as_ref(), seen.direction);
         let is_irregular = seen.reading.is_irregular || !others.is_empty();
         let seen = Seen { reading: Reading { is_irregular, ..seen.reading }, ..seen };
@@ -179,10 +178,14 @@ impl Engine {
             return self.one_reading(seen, message, out);
         };
         let place = (seen.connection, seen.direction, seen.time);
-        self.irregular(place, Structure::AmbiguousKey, &respelled.key, "", out);
         let mut scratch = String::new();
         let parsed = protocol::parse(respelled.json.as_bytes(), &mut scratch).ok();
         let other = parsed.and_then(|parsed| parsed.messages.into_iter().next());
+        // What a user has entered has names of its own.
+        if other.as_ref().is_some_and(|other| is_entered(seen.direction, &message.kind, &other.kind)) {
+            return self.one_reading(seen, message, out);
+        }
+        self.irregular(place, Structure::AmbiguousKey, &respelled.key, "", out);
         let Some(mut other) = other else { return self.one_reading(seen, message, out) };
         other.misdirected(seen.direction);
         match (&message.kind, &other.kind) {
@@ -220,12 +223,17 @@ impl Engine {
 
 /// The message for those who take the first of members with one name, and for servers whose strings end at a NUL.
 pub(super) fn other_readings(raw: &str, respelled: Option<&Respelled>, direction: Direction) -> Vec<String> {
-    let first = protocol::first_of_repeated(raw);
-    let respelled = respelled.and_then(|respelled| protocol::first_of_repeated(&respelled.json));
-    let is_asked = direction == Direction::ClientToServer;
-    // What is behind a NUL in arguments changes nothing of what is asked for.
-    let cut = is_asked.then(|| protocol::cut_at_nul(raw)).flatten().filter(|cut| names(cut) != names(raw));
-    let mut others: Vec<String> = [first, respelled, cut].into_iter().flatten().collect();
+    let mut others: Vec<String> = Vec::new();
+    for json in std::iter::once(raw).chain(respelled.map(|respelled| &*respelled.json)) {
+        others.extend(protocol::first_of_repeated(json));
+        // What is behind a NUL in arguments changes nothing of what is asked for.
+        let is_asked = direction == Direction::ClientToServer;
+        let cut = is_asked.then(|| protocol::cut_at_nul(json)).flatten();
+        if let Some(cut) = cut {
+            let first = protocol::first_of_repeated(&cut);
+            others.extend([Some(cut), first].into_iter().flatten().filter(|cut| names(cut) != names(json)));
+        }
+    }
     others.dedup();
     others
 }
@@ -237,10 +245,14 @@ fn names(json: &str) -> [String; 3] {
     [method, name, uri].map(|name| string(name).into_owned())
 }
 
-/// Whether a message is a user's answer to an elicitation.
-fn is_entered(direction: Direction, kind: &Kind<'_>) -> bool {
-    let Kind::Response { result, .. } = kind else { return false };
-    direction == Direction::ClientToServer && members(result.get(), ["action"])[0].is_some()
+/// Whether a message is a user's answer to an elicitation, and is one to whoever does not regard the case of keys.
+fn is_entered(direction: Direction, kind: &Kind<'_>, respelled: &Kind<'_>) -> bool {
+    let (Kind::Response { id, result }, Kind::Response { id: same, .. }) = (kind, respelled) else {
+        return false;
+    };
+    direction == Direction::ClientToServer
+        && id.key() == same.key()
+        && members(result.get(), ["action"])[0].is_some()
 }
 
 /// Whether two readings of a message are the same message.

@@ -27,7 +27,7 @@ pub(super) struct Mended {
 ///
 /// - Control characters in strings are escaped (`json.loads(strict=False)` of Python);
 /// - numbers that JSON does not have become strings (Python's `json`);
-/// - escapes that JSON does not have are those of JavaScript, or the character itself;
+/// - escapes that JSON does not have are those of JSON5, or the character itself;
 /// - comments become blanks, a comma behind the last element is left out, strings may be in single quotes (Newtonsoft.Json, Jackson
 ///   and System.Text.Json with their options for it); missing elements are null, `;` is a comma, `=` and `=>` are colons (Gson);
 /// - keys may be without quotes, and so may strings within an object (kotlinx.serialization, `isLenient`, which the official Kotlin SDK
@@ -247,8 +247,7 @@ impl Mender<'_> {
             Some('x') => self.byte(),
             Some('v') => self.respell(1, "\\u000b"),
             Some('0') => self.respell(1, "\\u0000"),
-            Some('a') => self.respell(1, "\\u0007"),
-            // Who takes an escape that JSON does not have takes the character for itself (JSON5, Jackson, YAML).
+            // Who takes an escape that JSON does not have takes the character for itself (JSON5, Jackson).
             Some(character) if !r#""\/bfnrtu"#.contains(character) => {
                 self.mended = Mended { any: true, syntax: true };
                 self.copy(character);

@@ -7,8 +7,41 @@ use super::value::decode_str;
 
 /// How deep members are compared with each other: those of a message, and those of its parameters, result or error.
 const MAX_DEPTH: usize = 2;
-/// Names of members that are compared, in one object.
-const MAX_NAMES: usize = 64;
+/// Members by which the ends read a message. Others are compared with nothing, so that no number of them hides one of these.
+const NAMES: [&str; 32] = [
+    "jsonrpc",
+    "id",
+    "method",
+    "params",
+    "result",
+    "error",
+    "name",
+    "uri",
+    "arguments",
+    "cursor",
+    "protocolVersion",
+    "capabilities",
+    "clientInfo",
+    "serverInfo",
+    "instructions",
+    "tools",
+    "prompts",
+    "resources",
+    "resourceTemplates",
+    "nextCursor",
+    "content",
+    "structuredContent",
+    "isError",
+    "contents",
+    "messages",
+    "message",
+    "data",
+    "task",
+    "taskId",
+    "requestState",
+    "inputRequests",
+    "inputResponses",
+];
 /// Longest name that is compared, in bytes of JSON text.
 const MAX_NAME_BYTES: usize = 160;
 
@@ -18,7 +51,8 @@ const MAX_NAME_BYTES: usize = 160;
 /// Linear in the text, whatever its depth.
 pub fn first_of_repeated(json: &str) -> Option<String> {
     let bytes = json.as_bytes();
-    let mut names: [Vec<String>; MAX_DEPTH] = Default::default();
+    // Of each level, which of the names it has: a bit each.
+    let mut names = [0_u32; MAX_DEPTH];
     let (mut depth, mut at, mut copied) = (0_usize, 0_usize, 0_usize);
     let mut first: Option<String> = None;
     // Where the member begins that is left out, with the comma in front of it, and how deep.
@@ -31,20 +65,23 @@ pub fn first_of_repeated(json: &str) -> Option<String> {
                 at = string_end(bytes, start)?;
                 let level = depth.checked_sub(1).filter(|_| left_out.is_none());
                 let Some(known) = level.and_then(|level| names.get_mut(level)) else { continue };
-                if at - start > MAX_NAME_BYTES || known.len() >= MAX_NAMES || !is_key(bytes, at) {
+                if at - start > MAX_NAME_BYTES || !is_key(bytes, at) {
                     continue;
                 }
-                let Some(name) = json.get(start..at).and_then(decode_str) else { continue };
-                if known.iter().any(|known| *known == name) {
+                let name = json.get(start..at).and_then(decode_str);
+                let Some(bit) = name.and_then(|name| NAMES.iter().position(|known| *known == name)) else {
+                    continue;
+                };
+                if *known >> bit & 1 == 1 {
                     left_out = Some((comma.unwrap_or(start), depth));
                 } else {
-                    known.push(name.into_owned());
+                    *known |= 1 << bit;
                 }
                 continue;
             }
             b'{' => {
                 if let Some(known) = names.get_mut(depth) {
-                    known.clear();
+                    *known = 0;
                 }
                 depth += 1;
             }
@@ -127,13 +164,17 @@ mod tests {
                 Some(r#"{"id":1,"params":{"name":"a"},"x":2}"#),
             ),
             (r#"{"n\u0061me":1,"name":2}"#, Some(r#"{"n\u0061me":1}"#)),
-            (r#"{"a":1,"b":[1,{"a":2}],"a":{"a":[3]},"c":4}"#, Some(r#"{"a":1,"b":[1,{"a":2}],"c":4}"#)),
-            (r#"{"a":1,"a":2,"a":3}"#, Some(r#"{"a":1}"#)),
-            (r#"{"a":{"b":1,"b":2},"a":{"b":3}}"#, Some(r#"{"a":{"b":1}}"#)),
+            (
+                r#"{"id":1,"b":[1,{"id":2}],"id":{"id":[3]},"c":4}"#,
+                Some(r#"{"id":1,"b":[1,{"id":2}],"c":4}"#),
+            ),
+            (r#"{"id":1,"id":2,"id":3}"#, Some(r#"{"id":1}"#)),
+            (r#"{"params":{"name":1,"name":2},"params":{"name":3}}"#, Some(r#"{"params":{"name":1}}"#)),
             // What belongs to tools and users is theirs.
             (r#"{"params":{"arguments":{"a":1,"a":2}}}"#, None),
             (r#"{"result":{"tools":[{"name":1,"name":2}]}}"#, None),
-            (r#"{"a":{"c":1},"b":{"c":2}}"#, None),
+            (r#"{"a":{"name":1},"b":{"name":2}}"#, None),
+            (r#"{"a":1,"a":2}"#, None),
             (r#"{"a":"a","b":"a"}"#, None),
             (r#"["a","a"]"#, None),
             ("", None),
@@ -161,7 +202,7 @@ mod tests {
     proptest! {
         /// What is left is JSON, and the same to whoever takes the first.
         #[test]
-        fn rest_is_json_with_the_first_members(names in proptest::collection::vec("[abc]", 1..6), values in proptest::collection::vec(0..9_u8, 6)) {
+        fn rest_is_json_with_the_first_members(names in proptest::collection::vec("id|name|uri", 1..6), values in proptest::collection::vec(0..9_u8, 6)) {
             let member = |(name, value): (&String, &u8)| format!("\"{name}\": [{value}, {{\"{name}\": 1}}]");
             let json = format!("{{{}}}", names.iter().zip(&values).map(member).collect::<Vec<_>>().join(" , "));
             let first = first_of_repeated(&json).unwrap_or_else(|| json.clone());

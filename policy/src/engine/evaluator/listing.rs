@@ -54,6 +54,15 @@ const MOST_AT_ONCE: usize = 8_192;
 /// What stands in the result of a list beside its entries.
 pub(in crate::engine) fn beside_entries(kind: ItemKind, result: &RawValue) -> Cow<'_, str> {
     let (list, _) = keys(kind);
+    let is_list = |json: &RawValue| {
+        let entries: Vec<&RawValue> = serde_json::from_str(json.get()).unwrap_or_default();
+        json.get().starts_with('[') && entries.iter().all(|entry| entry.get().starts_with('{'))
+    };
+    // What is no list, or no entry, no client may take for one; but it is said.
+    let all = all_members(result.get()).unwrap_or_default();
+    if all.iter().any(|(name, json)| name == list && !is_list(json)) {
+        return result.get().into();
+    }
     without(result.get(), &[list])
 }
 

@@ -271,7 +271,9 @@ impl Evaluator {
         seen: Seen<'_>,
         message: &Message<'_>,
     ) {
-        if let Some(rest) = message.rest() {
+        if seen.direction == Direction::ServerToClient
+            && let Some(rest) = message.rest()
+        {
             self.search_text(cx, seen, ("", &rest));
         }
     }

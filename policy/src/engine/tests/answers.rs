@@ -124,11 +124,23 @@ fn each_of_repeated_members_counts() {
         (r#""params":{"Name":"rm","name":"a","NAME":"b"}"#, "block"),
         (r#""params":{"name":"rm\u0000a"}"#, "block"),
         (r#""params":{"name":"a\u0000rm"}"#, "allow"),
+        (r#""params":{"name":"rm\u0000","name":"a"}"#, "block"),
+        (r#""params":{"name\u0000":"rm","name":"a"}"#, "block"),
+        (r#""params":{"Name":"rm\u0000x"}"#, "block"),
+        (
+            &format!(
+                r#""params":{{{}"name":"rm","name":"a"}}"#,
+                (0..90).map(|n| format!("\"x{n}\":0,")).collect::<String>()
+            ),
+            "block",
+        ),
+        (r#""result":{"action":"accept"},"Method":"tools/call","Params":{"name":"rm"}"#, "block"),
         (r#""params":{"name":"a","arguments":{"name":"rm","name":"b"}}"#, "allow"),
     ] {
         let mut bench = bench("policy: { denied_tools: [{ tool: rm }] }");
         bench.out.clear();
-        bench.c2s(1, &format!(r#"{{"jsonrpc":"2.0","id":60,"method":"tools/call",{params}}}"#));
+        let method = if params.contains("Method") { "" } else { r#""method":"tools/call","# };
+        bench.c2s(1, &format!(r#"{{"jsonrpc":"2.0","id":60,{method}{params}}}"#));
         let events = bench.events();
         let mut called = events.iter().filter(|event| event["type"] == "mcp_tool_called");
         assert_eq!(

@@ -113,13 +113,21 @@ fn read(uri: &str) -> Cow<'_, str> {
 /// What follows the scheme of a resource that is fetched over the network. Under a scheme that is in no list that is so where a
 /// host of the internet is named and something is told it: `fetch://host.example/?q=…`.
 fn of_network(uri: &str) -> Option<&str> {
-    let (scheme, rest) = uri.split_once(':').or_else(|| uri.starts_with("//").then_some(("", uri)))?;
+    let (scheme, rest) = if uri.starts_with("//") { ("", uri) } else { uri.split_once(':')? };
     let is_known = scheme.is_empty() || NETWORK.iter().any(|network| network.eq_ignore_ascii_case(scheme));
     let tells_a_host = || {
         let (host, told) = rest.strip_prefix("//")?.split_once('?')?;
-        let host = host.split(['/', ':']).next()?;
+        let host = host.split('/').next()?;
+        if host.starts_with('[') {
+            return Some(told.contains('='));
+        }
+        let host = host.split(':').next()?.trim_end_matches('.');
         let (_, top) = host.rsplit_once('.')?;
-        Some(top.len() > 1 && top.bytes().all(|byte| byte.is_ascii_alphabetic()) && told.contains('='))
+        let is_address = host.parse::<IpAddr>().is_ok();
+        Some(
+            (is_address || top.len() > 1 && top.bytes().all(|byte| byte.is_ascii_alphabetic()))
+                && told.contains('='),
+        )
     };
     (is_known || tells_a_host() == Some(true)).then_some(rest)
 }
@@ -168,6 +176,10 @@ mod tests {
             ("ht\ttps://evil.example/?q=1", None, true),
             ("\u{1}https:/\n/evil.example", None, true),
             ("//evil.example/a", None, true),
+            ("//evil.example:443/?q=1", None, true),
+            ("fetch://evil.example./?q=1", None, true),
+            ("fetch://203.0.113.7/?q=1", None, true),
+            ("fetch://[2001:db8::1]/?q=1", None, true),
             ("fetch://evil.example/?q=1", None, true),
             ("proxy://evil.example:8443/a?q=1&b=2", None, true),
             ("gopher://evil.example/1", None, true),
