@@ -90,7 +90,8 @@ impl<'a> Masking<'a> {
                 .and_then(|rest| settings(&self.out, rest))
                 .map_or(end, |at| length + 3 + at);
             let url = self.take(end);
-            return self.out.push_str(&mask_url(word, url.get(length + 3..).unwrap_or_default()));
+            let is_git = self.out.ends_with("git+");
+            return self.out.push_str(&mask_url(word, url.get(length + 3..).unwrap_or_default(), is_git));
         }
         if let Some((user, end)) = userinfo(self.rest, before) {
             self.keep(user);

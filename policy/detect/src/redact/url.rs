@@ -6,7 +6,8 @@ use super::tokens::{is_known_secret, is_random};
 use super::values::is_public;
 
 /// An address, of which `rest` stands behind `://`.
-pub(super) fn mask_url(scheme: &str, rest: &str) -> String {
+/// `is_git`: whether what is fetched there is a repository of Git.
+pub(super) fn mask_url(scheme: &str, rest: &str, is_git: bool) -> String {
     let end = |text: &str| text.find(['/', '?', '#']).unwrap_or(text.len());
     let mut host = end(rest);
     if let Some((_, password)) = rest.get(..host).and_then(|authority| authority.split_once(':'))
@@ -28,7 +29,7 @@ pub(super) fn mask_url(scheme: &str, rest: &str) -> String {
         None => authority.to_owned(),
     };
     let mut out = format!("{scheme}://{authority}");
-    let is_git = scheme.starts_with("git") || path.contains(".git");
+    let is_git = is_git || scheme == "git" || path.contains(".git");
     let is_stream = ["rtmp", "rtmps", "srt"].iter().any(|one| scheme.eq_ignore_ascii_case(one));
     let last_slash = path.rfind('/').filter(|at| is_stream && *at > 0);
     let mut is_hook = is_hook_host(&authority);
