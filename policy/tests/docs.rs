@@ -48,6 +48,62 @@ fn every_configuration_in_the_docs_is_valid() {
     assert!(checked > 15, "{checked} configurations");
 }
 
+/// A file for each question: each with the first sentence of its documentation.
+#[test]
+fn documented_files_are_those_of_the_tree() {
+    const BEGIN: &str = "<!-- files: made by policy/tests/docs.rs; UPDATE_DOCS=1 writes it -->\n";
+    let (root, _) = all_pages();
+    let path = root.join("docs/internals/files.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (front, _) = text.split_once(BEGIN).unwrap();
+    let mut table = String::new();
+    for folder in ["ebpf", "policy", "agent", "xtask"] {
+        let mut files = Vec::new();
+        find_sources(&root.join(folder), &mut files);
+        files.sort();
+        assert!(files.len() > 10, "{folder}: {files:?}");
+        table += &format!("\n## {folder}\n\n| file | content |\n|---|---|\n");
+        for file in files {
+            let source = fs::read_to_string(&file).unwrap();
+            let shown = file.strip_prefix(&root).unwrap().display().to_string();
+            let sentence = first_sentence(&source);
+            assert!(!sentence.is_empty(), "{shown} does not say what it is about");
+            table += &format!("| `{shown}` | {} |\n", sentence.replace('|', "\\|"));
+        }
+    }
+    let expected = format!("{front}{BEGIN}{table}");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(path, expected).unwrap();
+    } else {
+        assert!(text == expected, "docs/internals/files.md: run this test with UPDATE_DOCS=1");
+    }
+}
+
+/// Source files of the program, without tests, benchmarks, templates and what is built.
+fn find_sources(directory: &Path, files: &mut Vec<PathBuf>) {
+    for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let is_other =
+            ["tests", "tests.rs", "benches", "templates", "target", "testing.rs", "build.rs", "toolchain.rs"];
+        if is_other.contains(&name) || name.ends_with("_tests.rs") {
+            continue;
+        }
+        if path.is_dir() {
+            find_sources(&path, files);
+        } else if name.ends_with(".rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// The first sentence of a file's documentation, links as text.
+fn first_sentence(source: &str) -> String {
+    let lines = source.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
+    let text = lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let end = text.find(". ").map_or(text.len(), |end| end + 1);
+    text[..end].trim_end_matches('.').replace(['[', ']'], "")
+}
+
 /// Files move; who looks for one in CONTRIBUTING finds it there.
 #[test]
 fn files_in_contributing_exist() {
