@@ -102,6 +102,40 @@ pub struct Message<'a> {
 /// The members that JSON-RPC 2.0 gives a meaning.
 const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
+/// Members of what messages carry by which the ends read them: what is asked, what is answered.
+pub const TELLING: [&str; 30] = [
+    "name",
+    "arguments",
+    "uri",
+    "cursor",
+    "protocolVersion",
+    "capabilities",
+    "clientInfo",
+    "serverInfo",
+    "instructions",
+    "tools",
+    "prompts",
+    "resources",
+    "resourceTemplates",
+    "nextCursor",
+    "content",
+    "structuredContent",
+    "isError",
+    "contents",
+    "messages",
+    "message",
+    "data",
+    "resultType",
+    "inputRequests",
+    "inputResponses",
+    "requestState",
+    "task",
+    "taskId",
+    "status",
+    "result",
+    "error",
+];
+
 impl Message<'_> {
     /// What stands beside the members that JSON-RPC gives a meaning, as an object; all of what is no message.
     pub fn rest(&self) -> Option<Cow<'_, str>> {

@@ -70,7 +70,7 @@ impl Keys<'_> {
                     let start = self.at;
                     self.at = string_end(bytes, start)?;
                     let end = self.at;
-                    if self.foreign.is_some() || !self.is_key() || end - start > MAX_KEY_BYTES {
+                    if self.foreign.is_some() || !is_key(bytes, end) || end - start > MAX_KEY_BYTES {
                         continue;
                     }
                     let Some(key) = self.json.get(start..end).and_then(decode_str) else { continue };
@@ -96,12 +96,12 @@ impl Keys<'_> {
             self.at += 1;
         }
     }
+}
 
-    /// Whether the string that ends here is a key.
-    fn is_key(&self) -> bool {
-        let rest = self.json.as_bytes().get(self.at..).unwrap_or_default();
-        rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
-    }
+/// Whether the string that ends in front of `at` is a key.
+pub(super) fn is_key(bytes: &[u8], at: usize) -> bool {
+    let rest = bytes.get(at..).unwrap_or_default();
+    rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
 }
 
 /// The position behind the string that begins at `start`.

@@ -3,45 +3,12 @@
 use memchr::memmem;
 use serde_json::Value;
 
+use super::keys::{is_key, string_end};
 use super::value::decode_str;
+use super::{MEMBERS, TELLING};
 
 /// How deep members are compared with each other: those of a message, and those of its parameters, result or error.
 const MAX_DEPTH: usize = 2;
-/// Members by which the ends read a message. Others are compared with nothing, so that no number of them hides one of these.
-const NAMES: [&str; 32] = [
-    "jsonrpc",
-    "id",
-    "method",
-    "params",
-    "result",
-    "error",
-    "name",
-    "uri",
-    "arguments",
-    "cursor",
-    "protocolVersion",
-    "capabilities",
-    "clientInfo",
-    "serverInfo",
-    "instructions",
-    "tools",
-    "prompts",
-    "resources",
-    "resourceTemplates",
-    "nextCursor",
-    "content",
-    "structuredContent",
-    "isError",
-    "contents",
-    "messages",
-    "message",
-    "data",
-    "task",
-    "taskId",
-    "requestState",
-    "inputRequests",
-    "inputResponses",
-];
 /// Longest name that is compared, in bytes of JSON text.
 const MAX_NAME_BYTES: usize = 160;
 
@@ -52,7 +19,7 @@ const MAX_NAME_BYTES: usize = 160;
 pub fn first_of_repeated(json: &str) -> Option<String> {
     let bytes = json.as_bytes();
     // Of each level, which of the names it has: a bit each.
-    let mut names = [0_u32; MAX_DEPTH];
+    let mut names = [0_u64; MAX_DEPTH];
     let (mut depth, mut at, mut copied) = (0_usize, 0_usize, 0_usize);
     let mut first: Option<String> = None;
     // Where the member begins that is left out, with the comma in front of it, and how deep.
@@ -69,7 +36,8 @@ pub fn first_of_repeated(json: &str) -> Option<String> {
                     continue;
                 }
                 let name = json.get(start..at).and_then(decode_str);
-                let Some(bit) = name.and_then(|name| NAMES.iter().position(|known| *known == name)) else {
+                let Some(bit) = name.and_then(|name| names_of_members().position(|known| known == name))
+                else {
                     continue;
                 };
                 if *known >> bit & 1 == 1 {
@@ -109,6 +77,11 @@ pub fn first_of_repeated(json: &str) -> Option<String> {
     Some(first)
 }
 
+/// The members that are compared. Others are compared with nothing, so that no number of them hides one of these.
+fn names_of_members() -> impl Iterator<Item = &'static str> {
+    MEMBERS.into_iter().chain(TELLING)
+}
+
 /// The message with its strings cut at the first NUL: what those read whose strings end there (cJSON and others in C). `None` where
 /// no string has one.
 pub fn cut_at_nul(json: &str) -> Option<String> {
@@ -137,16 +110,6 @@ pub fn cut_at_nul(json: &str) -> Option<String> {
         at = end;
     }
     any.then_some(cut)
-}
-
-fn is_key(bytes: &[u8], at: usize) -> bool {
-    let rest = bytes.get(at..).unwrap_or_default();
-    rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
-}
-
-/// The position behind the string that begins at `start`.
-fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
-    super::keys::string_end(bytes, start)
 }
 
 #[cfg(test)]

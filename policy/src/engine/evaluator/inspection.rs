@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::detect::{Inspection, Reader, ToolNames};
 use crate::engine::config::Inspect;
 use crate::engine::recorder::Call;
-use crate::protocol::{Kind, Message, Method, members, members_once};
+use crate::protocol::{Kind, Message, Method, TELLING, members, members_once};
 use crate::terms::SessionId;
 
 /// Adds that a message which is no call has a member twice.
@@ -35,38 +35,6 @@ pub(super) fn inspect_call(
     }
     found
 }
-
-/// Members of what messages carry by which the ends read them: what is asked, what is answered.
-const TELLING: [&str; 28] = [
-    "name",
-    "arguments",
-    "uri",
-    "cursor",
-    "protocolVersion",
-    "capabilities",
-    "clientInfo",
-    "serverInfo",
-    "instructions",
-    "tools",
-    "prompts",
-    "resources",
-    "resourceTemplates",
-    "nextCursor",
-    "content",
-    "structuredContent",
-    "isError",
-    "contents",
-    "messages",
-    "message",
-    "resultType",
-    "inputRequests",
-    "inputResponses",
-    "requestState",
-    "taskId",
-    "status",
-    "result",
-    "error",
-];
 
 /// Where a message says something twice that it is read by: the first such place, as a JSON Pointer.
 fn repeated(message: &Message<'_>) -> Option<String> {
