@@ -161,8 +161,15 @@ impl Command {
         true
     }
 
+    /// Goes on with what a program or package of these names runs, if it is a bridge to a command.
+    pub(super) fn cross(&mut self, names: &[&str], args: &[&str], level: usize) {
+        if let Some(inner) = names.iter().find_map(|name| targets::inner(name, args)) {
+            self.bridged(inner, level);
+        }
+    }
+
     /// What a bridge runs. The bridge itself, among the pieces by now, says less of the server than that.
-    pub(super) fn bridged(&mut self, inner: Inner<'_>, level: usize) {
+    fn bridged(&mut self, inner: Inner<'_>, level: usize) {
         let here = self.pieces.len();
         self.bridged = Some((self.bridged.map_or(here, |(outermost, _)| outermost), here));
         match inner {
@@ -280,10 +287,7 @@ impl Command {
             self.read(rest, level + 1);
         } else if !self.runner(name, args, level + 1) && !self.runner(plain(path), args, level + 1) {
             self.file(Role::Script, path);
-            let inner = [package_name, plain(path)].iter().find_map(|name| targets::inner(name, args));
-            if let Some(inner) = inner {
-                self.bridged(inner, level);
-            }
+            self.cross(&[package_name, plain(path)], args, level);
         }
     }
 

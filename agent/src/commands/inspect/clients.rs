@@ -42,6 +42,13 @@ pub struct Found {
     pub is_off: bool,
 }
 
+impl Found {
+    /// One of all projects, which no list switches off.
+    fn of_all(name: String, json: Box<RawValue>) -> Self {
+        Self { project: None, name, json, is_off: false }
+    }
+}
+
 /// The servers that a configuration declares, in the order of the file; `None` where it is no client's.
 ///
 /// # Errors
@@ -54,12 +61,7 @@ pub fn servers(whole: &RawValue) -> Result<Option<Vec<Found>>> {
         return Ok(Some(all));
     }
     if is_bare(whole) {
-        let found = |(name, json): (String, &RawValue)| Found {
-            project: None,
-            name,
-            json: json.to_owned(),
-            is_off: false,
-        };
+        let found = |(name, json): (String, &RawValue)| Found::of_all(name, json.to_owned());
         return Ok(Some(entries(whole)?.into_iter().map(found).collect()));
     }
     Ok(of_registry(whole))
@@ -176,12 +178,7 @@ fn of_extension(whole: &RawValue, all: &mut Vec<Found>) -> bool {
     let [name] = members(whole.get(), ["name"]);
     let name = name.and_then(|name| decode_str(name.get())).unwrap_or_default();
     let configured = each(whole, &["server", "mcp_config"]).into_iter().filter(|entry| is_entry(entry));
-    all.extend(configured.map(|json| Found {
-        project: None,
-        name: name.clone().into_owned(),
-        json: json.to_owned(),
-        is_off: false,
-    }));
+    all.extend(configured.map(|json| Found::of_all(name.clone().into_owned(), json.to_owned())));
     all.len() > before
 }
 
@@ -228,7 +225,7 @@ fn of_registry(whole: &RawValue) -> Option<Vec<Found>> {
     let found = |(kind, entry): (String, Value)| {
         // One server in several forms: each has a name of its own.
         let name = if is_one { name.to_owned() } else { format!("{name} ({kind})") };
-        Some(Found { project: None, name, json: to_raw_value(&entry).ok()?, is_off: false })
+        Some(Found::of_all(name, to_raw_value(&entry).ok()?))
     };
     Some(all.into_iter().filter_map(found).collect())
 }

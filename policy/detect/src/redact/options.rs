@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::MASK;
 use super::names::is_secret_name;
-use super::values::{is_harmless, is_plain_flag, is_public};
+use super::values::{is_digest, is_harmless, is_plain_flag, is_public};
 
 /// Where the secret stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,8 +277,7 @@ fn is_ports(text: &str) -> bool {
     text.contains(':') && text.bytes().all(|byte| byte.is_ascii_digit() || b".:".contains(&byte))
 }
 
-/// Forty or sixty-four hexadecimal digits.
+/// A digest, or one behind the name of its algorithm (`sha256:…`).
 fn is_hash(text: &str) -> bool {
-    let digits = text.rsplit(':').next().unwrap_or(text);
-    [40, 64].contains(&digits.len()) && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    is_digest(text.rsplit(':').next().unwrap_or(text))
 }

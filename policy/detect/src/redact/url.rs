@@ -3,7 +3,7 @@
 use super::MASK;
 use super::names::is_secret_parameter;
 use super::tokens::{is_known_secret, is_random};
-use super::values::is_public;
+use super::values::{is_digest, is_public};
 
 /// An address, of which `rest` stands behind `://`.
 /// `is_git`: whether what is fetched there is a repository of Git.
@@ -218,9 +218,7 @@ fn has_users(scheme: &str) -> bool {
 fn names_commit(part: &str, separator: char) -> bool {
     let (name, hash) = part.rsplit_once('@').unwrap_or(("", part));
     let is_behind = separator == '#' || !name.is_empty() && !is_secret(name);
-    is_behind
-        && [40, 64].contains(&hash.len())
-        && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    is_behind && is_digest(hash)
 }
 
 /// A part of a path that a person named: short, in lower case, or a number.

@@ -9,6 +9,11 @@ pub(super) fn is_plain_flag(arg: &str) -> bool {
     }
 }
 
+/// Forty or sixty-four hexadecimal digits: SHA-1 or SHA-256.
+pub(super) fn is_digest(text: &str) -> bool {
+    [40, 64].contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// Shortest name of a variable without braces, in bytes.
 const MIN_VARIABLE: usize = 3;
 

@@ -1,7 +1,7 @@
 //! Interpreters, package runners and build tools: what their arguments say that runs.
 
 use super::inline::{self, Inline};
-use super::{Command, is_python, plain, runs, targets};
+use super::{Command, is_python, plain, runs};
 use crate::discovery::options::{self, Options, is_in};
 use crate::discovery::piece::Role;
 use crate::discovery::{names, places, shell, tables, wrappers};
@@ -83,9 +83,7 @@ impl Command {
             && !is_in(tables::TOOLS, first)
         {
             self.push(Role::Module, name, None);
-            if let Some(inner) = targets::inner(first, args) {
-                self.bridged(inner, level);
-            }
+            self.cross(&[first], args, level);
         }
     }
 
@@ -350,8 +348,6 @@ impl Command {
         }
         self.versioned(names::version(spec));
         self.push(Role::Package, &name, None);
-        if let Some(inner) = [&*name, plain].iter().find_map(|name| targets::inner(name, args)) {
-            self.bridged(inner, level);
-        }
+        self.cross(&[&name, plain], args, level);
     }
 }
