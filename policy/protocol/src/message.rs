@@ -12,6 +12,7 @@ mod keys;
 mod mend;
 pub mod meta;
 mod method;
+mod object;
 mod otherwise;
 mod refusal;
 mod value;
@@ -33,10 +34,11 @@ pub use id::{Id, IdKey, MAX_ID_BYTES};
 pub use keys::{Respelled, respell};
 pub(crate) use mend::BLANKS;
 pub use method::Method;
-pub use otherwise::{cut_at_nul, first_of_repeated};
+pub use otherwise::Otherwise;
 pub use refusal::error_name;
 pub use value::{
-    Key, all_members, decode_str, may_have, members, members_once, mend_surrogates, string, value, without,
+    Key, all_members, decode_str, every_member, may_have, members, members_once, mend_surrogates,
+    repeated_member, string, value, without,
 };
 
 /// Most messages in one batch.

@@ -11,10 +11,9 @@ use serde_json::value::RawValue;
 use super::asked::Asked;
 use super::evaluator::{beside_entries, listed_entries};
 use super::io::Inspected;
-use super::readings::other_readings;
 use crate::detect::{Ahead, DefinitionCache, Detector, ToolNames, Way};
 use crate::protocol::{
-    self, Id, IdKey, Kind, Message, Method, members, members_once, meta, respell, string, without,
+    self, Id, IdKey, Kind, Message, Method, Otherwise, members, members_once, meta, string, without,
 };
 use crate::registry::ItemKind;
 use crate::terms::{Direction, ServerId};
@@ -82,10 +81,9 @@ impl LongMessage {
         let parsed = protocol::parse(frame, &mut scratch);
         let is_json = parsed.is_ok();
         for message in parsed.iter().flat_map(|parsed| &parsed.messages) {
-            let respelled = respell(message.raw);
+            let Otherwise { respelled, others } = Otherwise::of(message.raw, self.direction);
             let result = respelled.as_ref().and_then(protocol::Respelled::result);
             self.message(message, result, ahead);
-            let others = other_readings(message.raw, respelled.as_ref(), self.direction);
             for json in respelled.iter().map(|respelled| &respelled.json).chain(&others) {
                 let mut scratch = String::new();
                 if let Ok(parsed) = protocol::parse(json.as_bytes(), &mut scratch) {

@@ -4,14 +4,12 @@
 //! them; some regard the case of keys and some do not. A frame is read as the strictest reader does. What others read in it is read
 //! as well, and that they differ is reported.
 
-use serde_json::value::RawValue;
-
 use super::reporter::About;
 use super::seen::{Reading, Seen};
 use super::{Engine, Output, exchange, trace};
 use crate::detect::{Inspection, Structure};
 use crate::event::{Subject, Trace};
-use crate::protocol::{self, Kind, Message, Parsed, ProtocolError, Respelled, members, string};
+use crate::protocol::{self, Kind, Message, Otherwise, Parsed, ProtocolError, Respelled, members};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 use crate::wire::{self, Framing};
 
@@ -148,8 +146,7 @@ impl Engine {
 
     /// Takes a message as each of its readers does.
     fn message(&mut self, seen: Seen<'_>, message: &Message<'_>, out: &mut Vec<Output>) {
-        let respelled = protocol::respell(message.raw);
-        let others = other_readings(message.raw, respelled.as_ref(), seen.direction);
+        let Otherwise { respelled, others } = Otherwise::of(message.raw, seen.direction);
         let is_irregular = seen.reading.is_irregular || !others.is_empty();
         let seen = Seen { reading: Reading { is_irregular, ..seen.reading }, ..seen };
         self.spelled(seen, message, respelled, out);
@@ -219,30 +216,6 @@ impl Engine {
         }
         self.with(out, |exchange, ev, cx| exchange.message(ev, cx, seen, message, fingerprint));
     }
-}
-
-/// The message for those who take the first of members with one name, and for servers whose strings end at a NUL.
-pub(super) fn other_readings(raw: &str, respelled: Option<&Respelled>, direction: Direction) -> Vec<String> {
-    let mut others: Vec<String> = Vec::new();
-    for json in std::iter::once(raw).chain(respelled.map(|respelled| &*respelled.json)) {
-        others.extend(protocol::first_of_repeated(json));
-        // What is behind a NUL in arguments changes nothing of what is asked for.
-        let is_asked = direction == Direction::ClientToServer;
-        let cut = is_asked.then(|| protocol::cut_at_nul(json)).flatten();
-        if let Some(cut) = cut {
-            let first = protocol::first_of_repeated(&cut);
-            others.extend([Some(cut), first].into_iter().flatten().filter(|cut| names(cut) != names(json)));
-        }
-    }
-    others.dedup();
-    others
-}
-
-/// What a request names: its method, and the tool, prompt or resource.
-fn names(json: &str) -> [String; 3] {
-    let [method, params] = members(json, ["method", "params"]);
-    let [name, uri] = members(params.map_or("null", RawValue::get), ["name", "uri"]);
-    [method, name, uri].map(|name| string(name).into_owned())
 }
 
 /// Whether a message is a user's answer to an elicitation, and is one to whoever does not regard the case of keys.

@@ -98,13 +98,18 @@ impl Registry {
 
     /// The pin of something that a connection need not have listed: whoever has the same pins may have.
     pub fn pin(&mut self, id: ConnectionId, item: &Item) -> Option<&PinRecord> {
-        let peer = self.connections.get(&id)?.peer.clone();
-        if self.servers.get(&peer.key)?.is_crowded {
+        let peer = &self.connections.get(&id)?.peer;
+        let server = self.servers.get(&peer.key)?;
+        if server.is_crowded {
             // They are not read for each call.
             return None;
         }
-        self.load(&peer, 0, &mut Outcome::default());
-        self.give_back(&peer.key);
+        if !server.loaded {
+            let peer = peer.clone();
+            self.load(&peer, 0, &mut Outcome::default());
+            self.give_back(&peer.key);
+        }
+        let peer = &self.connections.get(&id)?.peer;
         self.servers.get(&peer.key)?.records.get(item)
     }
 

@@ -3,6 +3,10 @@
 //! `encoding/json` of Go and the web defaults of System.Text.Json compare keys without regard to case; that of Go takes
 //! `ſ` (U+017F) for `s` and `K` (U+212A) for `k` besides. To their users `Tools` is `tools`.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use foldhash::fast::RandomState;
 use memchr::memchr2;
 use serde_json::value::RawValue;
 
@@ -74,12 +78,12 @@ impl Keys<'_> {
                         continue;
                     }
                     let Some(key) = self.json.get(start..end).and_then(decode_str) else { continue };
-                    let Some(name) = known(&key) else { continue };
-                    if FOREIGN.contains(&name) {
+                    let Some(name) = name_of_key(key.as_bytes()) else { continue };
+                    if is_foreign(name.text) {
                         self.foreign = Some(self.depth);
                     }
-                    if key != name {
-                        return Some((start, end, name));
+                    if !name.is_exact {
+                        return Some((start, end, name.text));
                     }
                     continue;
                 }
@@ -116,29 +120,51 @@ pub(super) fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// The key of the specification that this one is without regard to case.
-fn known(key: &str) -> Option<&'static str> {
+/// The key of the specification that another one is without regard to case.
+#[derive(Clone, Copy)]
+pub(super) struct Name {
+    /// Its place among all of them, below 128.
+    pub(super) number: usize,
+    /// How it is spelled.
+    pub(super) text: &'static str,
+    /// Whether the other is spelled as this one is.
+    pub(super) is_exact: bool,
+}
+
+/// The key of the specification that this one is without regard to case; it has no escapes.
+pub(super) fn name_of_key(key: &[u8]) -> Option<Name> {
     // None of them begins or ends with anything but a letter or `_`, and most keys are not among them.
     let mut folded = [0; MAX_NAME_BYTES];
     let mut length = 0;
-    for character in key.chars() {
-        let byte = match character {
-            '\u{17f}' => b's',
-            '\u{212a}' => b'k',
-            character => u8::try_from(character).ok().filter(u8::is_ascii)?.to_ascii_lowercase(),
+    let mut rest = key;
+    while let Some((first, behind)) = rest.split_first() {
+        let (byte, behind) = match (first, behind) {
+            (0xc5, [0xbf, behind @ ..]) => (b's', behind),
+            (0xe2, [0x84, 0xaa, behind @ ..]) => (b'k', behind),
+            _ if first.is_ascii() => (first.to_ascii_lowercase(), behind),
+            _ => return None,
         };
         *folded.get_mut(length)? = byte;
         length += 1;
+        rest = behind;
     }
-    let folded = folded.get(..length)?;
-    let found = NAMES.binary_search_by(|name| {
-        name.bytes().map(|byte| byte.to_ascii_lowercase()).cmp(folded.iter().copied())
-    });
-    found.ok().and_then(|at| NAMES.get(at).copied())
+    let number = usize::from(*BY_LETTERS.get(folded.get(..length)?)?);
+    let text = *NAMES.get(number)?;
+    Some(Name { number, text, is_exact: text.as_bytes() == key })
 }
+
+/// Of each of [`NAMES`] in small letters, its place.
+static BY_LETTERS: LazyLock<HashMap<Vec<u8>, u8, RandomState>> = LazyLock::new(|| {
+    NAMES.iter().zip(0..).map(|(name, number)| (name.to_ascii_lowercase().into_bytes(), number)).collect()
+});
 
 /// Longest of [`NAMES`], in bytes.
 const MAX_NAME_BYTES: usize = 18;
+
+/// Whether the value of this member has keys that are not MCP's.
+pub(super) fn is_foreign(name: &str) -> bool {
+    FOREIGN.contains(&name)
+}
 
 /// Members whose values have keys that are not MCP's: they are what a tool, a schema or a user says.
 const FOREIGN: [&str; 13] = [

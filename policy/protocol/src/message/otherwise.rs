@@ -2,21 +2,126 @@
 
 use memchr::memmem;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::keys::{is_key, string_end};
-use super::value::decode_str;
+use mcpwarden_terms::Direction;
+
+use super::keys::{Respelled, is_foreign, is_key, name_of_key, respell, string_end};
+use super::value::{decode_str, members, string};
 use super::{MEMBERS, TELLING};
 
 /// How deep members are compared with each other: those of a message, and those of its parameters, result or error.
 const MAX_DEPTH: usize = 2;
+/// A NUL in JSON text: nothing else stands for one.
+const NUL: &[u8] = b"\\u0000";
 /// Longest name that is compared, in bytes of JSON text.
 const MAX_NAME_BYTES: usize = 160;
+
+/// A message as those take it who read it otherwise than the strictest reader does.
+#[derive(Clone, Debug, Default)]
+pub struct Otherwise {
+    /// For those who do not regard the case of keys, where that makes a difference.
+    pub respelled: Option<Respelled>,
+    /// For those who take the first of members with one name, and for servers whose strings end at a NUL: as JSON text.
+    pub others: Vec<String>,
+}
+
+impl Otherwise {
+    /// Reads a message, from this side.
+    pub fn of(raw: &str, direction: Direction) -> Self {
+        // What is behind a NUL in arguments changes nothing of what is asked for.
+        let has_nul = direction == Direction::ClientToServer && memmem::find(raw.as_bytes(), NUL).is_some();
+        if !has_nul && are_keys_plain(raw) {
+            return Self::default();
+        }
+        let respelled = respell(raw);
+        let mut others: Vec<String> = Vec::new();
+        for json in std::iter::once(raw).chain(respelled.as_ref().map(|respelled| &*respelled.json)) {
+            others.extend(first_of_repeated(json));
+            if let Some(cut) = has_nul.then(|| cut_at_nul(json)).flatten() {
+                let first = first_of_repeated(&cut);
+                let are_other = |cut: &String| names(cut) != names(json);
+                others.extend([Some(cut), first].into_iter().flatten().filter(are_other));
+            }
+        }
+        others.dedup();
+        Self { respelled, others }
+    }
+}
+
+/// What a request names: its method, and the tool, prompt or resource.
+fn names(json: &str) -> [String; 3] {
+    let [method, params] = members(json, ["method", "params"]);
+    let [name, uri] = members(params.map_or("null", RawValue::get), ["name", "uri"]);
+    [method, name, uri].map(|name| string(name).into_owned())
+}
+
+/// Whether no reader can take the keys of a message otherwise than another one does, in one pass: so it is with nearly all of them.
+/// In doubt it is not.
+fn are_keys_plain(json: &str) -> bool {
+    let bytes = json.as_bytes();
+    // Of each level, which names it has: a bit each.
+    let mut known = [0_u128; MAX_DEPTH];
+    let (mut depth, mut lists, mut at) = (0_usize, 0_usize, 0_usize);
+    // Of what is not MCP's: the depth of the object that has it as a member.
+    let mut foreign: Option<usize> = None;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                let start = at;
+                let Some(end) = string_end(bytes, start) else { return false };
+                at = end;
+                if !is_key(bytes, end) {
+                    continue;
+                }
+                let key = bytes.get(start + 1..end - 1).unwrap_or_default();
+                if key.contains(&b'\\') {
+                    return false;
+                }
+                let Some(name) = name_of_key(key) else { continue };
+                if !name.is_exact && foreign.is_none() {
+                    return false;
+                } else if foreign.is_none() && is_foreign(name.text) {
+                    foreign = Some(depth);
+                }
+                let level =
+                    depth.checked_sub(1).filter(|_| lists == 0).and_then(|level| known.get_mut(level));
+                let Some(known) = level else { continue };
+                let bit = u128::from(name.is_exact) << name.number;
+                if *known & bit != 0 {
+                    return false;
+                }
+                *known |= bit;
+                continue;
+            }
+            b'{' => {
+                if let Some(known) = known.get_mut(depth) {
+                    *known = 0;
+                }
+                depth += 1;
+            }
+            b'[' => {
+                depth += 1;
+                lists += 1;
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                lists = lists.saturating_sub(usize::from(*byte == b']'));
+                foreign = foreign.filter(|foreign| depth >= *foreign);
+            }
+            b',' => foreign = foreign.filter(|foreign| depth != *foreign),
+            _ => {}
+        }
+        at += 1;
+    }
+    true
+}
 
 /// The message without the members that stand behind another one of the same name, in itself and in its parameters, result or
 /// error: what those read who take the first (simdjson's and RapidJSON's look-up, gjson, many in C). `None` where there are none.
 ///
 /// Linear in the text, whatever its depth.
-pub fn first_of_repeated(json: &str) -> Option<String> {
+fn first_of_repeated(json: &str) -> Option<String> {
     let bytes = json.as_bytes();
     // Of each level, which of the names it has: a bit each.
     let mut names = [0_u64; MAX_DEPTH];
@@ -84,8 +189,8 @@ fn names_of_members() -> impl Iterator<Item = &'static str> {
 
 /// The message with its strings cut at the first NUL: what those read whose strings end there (cJSON and others in C). `None` where
 /// no string has one.
-pub fn cut_at_nul(json: &str) -> Option<String> {
-    memmem::find(json.as_bytes(), b"\\u0000")?;
+fn cut_at_nul(json: &str) -> Option<String> {
+    memmem::find(json.as_bytes(), NUL)?;
     let bytes = json.as_bytes();
     let mut cut = String::with_capacity(json.len());
     let (mut at, mut any) = (0, false);
@@ -162,6 +267,30 @@ mod tests {
         }
     }
 
+    /// Objects in objects and lists, of keys of the protocol in several spellings.
+    fn objects() -> impl Strategy<Value = String> {
+        let key = "id|Id|params|Params|name|Name|arguments|_meta|result|other|na\\\\u006de";
+        let leaf = prop_oneof![Just("1".to_owned()), Just("\"Name\"".to_owned())];
+        leaf.prop_recursive(4, 24, 4, move |inner| {
+            let member = (key, inner.clone()).prop_map(|(key, value)| format!("\"{key}\" : {value}"));
+            let object =
+                proptest::collection::vec(member, 0..4).prop_map(|all| format!("{{{}}}", all.join(",")));
+            let list =
+                proptest::collection::vec(inner, 0..3).prop_map(|all| format!("[{}]", all.join(" , ")));
+            prop_oneof![3 => object, 1 => list]
+        })
+    }
+
+    #[test]
+    fn usual_messages_are_plain() {
+        for json in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"Name":1,"ID":[{"Tools":2}]},"_meta":{"progressToken":1}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"name":"b"}]}}"#,
+        ] {
+            assert!(are_keys_plain(json), "{json}");
+        }
+    }
+
     proptest! {
         /// What is left is JSON, and the same to whoever takes the first.
         #[test]
@@ -176,11 +305,21 @@ mod tests {
             }
         }
 
+        /// What is passed over in one look has nothing that the others would find.
+        #[test]
+        fn plain_keys_are_read_by_all_as_they_are(json in objects()) {
+            if are_keys_plain(&json) {
+                prop_assert_eq!(respell(&json), None, "{}", json);
+                prop_assert_eq!(first_of_repeated(&json), None, "{}", json);
+            }
+        }
+
         #[test]
         fn any_text_is_taken(json in ".{0,60}", more in "[\"{},:\\[\\]a\\\\]{0,40}") {
             for text in [json, more] {
                 first_of_repeated(&text);
                 cut_at_nul(&text);
+                are_keys_plain(&text);
             }
         }
     }

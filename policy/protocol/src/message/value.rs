@@ -8,6 +8,8 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::object::{Member, Object, Odd};
+
 /// An object key; borrowed where it has no escapes.
 pub struct Key<'a>(pub Cow<'a, str>);
 
@@ -52,14 +54,47 @@ pub fn members<'a, const N: usize>(json: &'a str, names: [&str; N]) -> [Option<&
     members_once(json, names).0
 }
 
-/// The same, and one of the names that stands there more than once.
+/// The same, and one of the names that stands there more than once. Of text that was not read before the values alone are read, not
+/// what is between them.
 pub fn members_once<'a, 'n, const N: usize>(
     json: &'a str,
     names: [&'n str; N],
 ) -> ([Option<&'a RawValue>; N], Option<&'n str>) {
+    match members_of_object(json, names) {
+        Ok(members) => members,
+        Err(Odd) => members_of_text(json, names),
+    }
+}
+
+/// The members by name, and the name that is repeated.
+type Named<'a, 'n, const N: usize> = ([Option<&'a RawValue>; N], Option<&'n str>);
+
+fn members_of_object<'a, 'n, const N: usize>(
+    json: &'a str,
+    names: [&'n str; N],
+) -> Result<Named<'a, 'n, N>, Odd> {
+    let mut found: [Option<Member<'a>>; N] = [const { None }; N];
+    let mut repeated = None;
+    let Some(mut object) = Object::of(json) else { return Ok(([None; N], None)) };
+    while let Some(member) = object.next()? {
+        let place = names.iter().zip(&mut found).find(|(name, _)| **name == member.key);
+        if let Some((name, slot)) = place
+            && slot.replace(member).is_some()
+        {
+            repeated = Some(*name);
+        }
+    }
+    let mut raw = [None; N];
+    for (raw, member) in raw.iter_mut().zip(&found) {
+        *raw = member.as_ref().map(Member::raw).transpose()?;
+    }
+    Ok((raw, repeated))
+}
+
+fn members_of_text<'a, 'n, const N: usize>(json: &'a str, names: [&'n str; N]) -> Named<'a, 'n, N> {
     struct Members<'n, const N: usize>([&'n str; N]);
     impl<'de, 'n, const N: usize> Visitor<'de> for Members<'n, N> {
-        type Value = ([Option<&'de RawValue>; N], Option<&'n str>);
+        type Value = Named<'de, 'n, N>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
@@ -78,6 +113,46 @@ pub fn members_once<'a, 'n, const N: usize>(
         }
     }
     serde_json::Deserializer::from_str(json).deserialize_map(Members(names)).unwrap_or(([None; N], None))
+}
+
+/// All members of an object by this name, in order: which of them counts differs from reader to reader. `None` where it is no object.
+pub fn every_member<'a>(json: &'a str, name: &str) -> Option<Vec<&'a RawValue>> {
+    let of_object = || {
+        let Some(mut object) = Object::of(json) else { return Ok(None) };
+        let mut every = Vec::new();
+        while let Some(member) = object.next()? {
+            if member.key == name {
+                every.push(member.raw()?);
+            }
+        }
+        Ok(Some(every))
+    };
+    of_object().unwrap_or_else(|Odd| {
+        let all = all_members(json)?;
+        Some(all.into_iter().filter(|(key, _)| key == name).map(|(_, value)| value).collect())
+    })
+}
+
+/// One of these names under which an object has several members.
+pub fn repeated_member(json: &str, names: &'static [&'static str]) -> Option<&'static str> {
+    let of_object = || {
+        let Some(mut object) = Object::of(json) else { return Ok(None) };
+        let (mut known, mut repeated) = (0_u64, None);
+        while let Some(member) = object.next()? {
+            let Some(place) = names.iter().position(|name| *name == member.key) else { continue };
+            let bit = 1_u64.checked_shl(u32::try_from(place).unwrap_or(u32::MAX)).unwrap_or_default();
+            if known & bit != 0 {
+                repeated = names.get(place).copied();
+            }
+            known |= bit;
+        }
+        Ok(repeated)
+    };
+    of_object().unwrap_or_else(|Odd| {
+        let all = all_members(json)?;
+        let is_again = |name: &&str| all.iter().filter(|(key, _)| key == name).count() > 1;
+        names.iter().copied().find(is_again)
+    })
 }
 
 /// Whether an object may have a member of one of these names, perhaps with escapes: a look that is far cheaper than reading a long
@@ -109,8 +184,11 @@ pub fn all_members(json: &str) -> Option<Vec<(String, &RawValue)>> {
 
 /// An object's text without these members, and everything else as it is.
 pub fn without<'a>(json: &'a str, names: &[&str]) -> Cow<'a, str> {
-    let Some(members) = all_members(json) else { return Cow::Borrowed(json) };
     let is_left_out = |key: &str| names.contains(&key);
+    if let Ok(false) = any_key(json, is_left_out) {
+        return Cow::Borrowed(json);
+    }
+    let Some(members) = all_members(json) else { return Cow::Borrowed(json) };
     if !members.iter().any(|(key, _)| is_left_out(key)) {
         return Cow::Borrowed(json);
     }
@@ -122,6 +200,17 @@ pub fn without<'a>(json: &'a str, names: &[&str]) -> Cow<'a, str> {
     }
     text.push('}');
     Cow::Owned(text)
+}
+
+/// Whether a key of an object is like that; of what is no object, none is.
+fn any_key(json: &str, is: impl Fn(&str) -> bool) -> Result<bool, Odd> {
+    let Some(mut object) = Object::of(json) else { return Ok(false) };
+    while let Some(member) = object.next()? {
+        if is(member.key) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A JSON string's text; `None` where it is none. Lone surrogates become U+FFFD.
@@ -185,3 +274,6 @@ fn surrogate(escape: &str) -> Option<u16> {
     let digits = escape.strip_prefix("\\u")?.get(..4)?;
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,9 +12,13 @@ use crate::engine::ledger::Digest;
 use crate::engine::recorder::clip;
 use crate::event::{MessageKind, Subject};
 use crate::guard::Operation;
-use crate::protocol::{self, Id, Kind, Message, Method, decode_str, members, members_once, without};
+use crate::protocol::{
+    self, Id, Kind, Message, Method, decode_str, every_member, members, members_once, without,
+};
 use crate::terms::{Direction, escape_pointer};
 
+/// The member of an answer under which they stand.
+const INPUTS: &str = "inputRequests";
 /// Most requests, or answers to them, of one message that are evaluated one by one.
 const MAX_INPUTS: usize = 1_000;
 /// Longest key of one in the field of a detection. Bytes.
@@ -149,25 +153,25 @@ fn pointer(field: &str, key: &str) -> String {
 
 /// Every member by this name: which of them counts differs from reader to reader.
 pub(super) fn all_inputs(json: &RawValue) -> Vec<&RawValue> {
-    let all = protocol::all_members(json.get()).unwrap_or_default();
-    all.into_iter().filter(|(key, _)| key == "inputRequests").map(|(_, inputs)| inputs).collect()
+    every_member(json.get(), INPUTS).unwrap_or_default()
 }
 
 /// What is left of an answer, or a task, for whoever inspects it: without these parts of it, which are inspected by themselves, and
 /// without what its requests are evaluated with. `None` where all of it is.
 pub(super) fn rest(json: &RawValue, parts: &[Option<&RawValue>]) -> Option<Box<RawValue>> {
     let is_part = |value: &RawValue| parts.iter().flatten().any(|part| std::ptr::eq(part.get(), value.get()));
-    let members = protocol::all_members(json.get())?;
+    let has_requests = || all_inputs(json).into_iter().any(|inputs| protocol::entries(inputs).is_some());
     // Of a long answer no copy is made for nothing.
-    if !members
-        .iter()
-        .any(|(key, value)| is_part(value) || key == "inputRequests" && protocol::entries(value).is_some())
-    {
+    if parts.iter().all(Option::is_none) && !has_requests() {
+        return None;
+    }
+    let members = protocol::all_members(json.get())?;
+    if !members.iter().any(|(_, value)| is_part(value)) && !has_requests() {
         return None;
     }
     let mut text = String::from("{");
     for (key, value) in members {
-        let requests = if key == "inputRequests" { protocol::entries(value) } else { None };
+        let requests = if key == INPUTS { protocol::entries(value) } else { None };
         if is_part(value) {
             continue;
         }

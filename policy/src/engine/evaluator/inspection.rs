@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::detect::{Inspection, Reader, ToolNames};
 use crate::engine::config::Inspect;
 use crate::engine::recorder::Call;
-use crate::protocol::{Kind, Message, Method, TELLING, members, members_once};
+use crate::protocol::{Kind, Message, Method, TELLING, members, repeated_member};
 use crate::terms::SessionId;
 
 /// Adds that a message which is no call has a member twice.
@@ -50,8 +50,7 @@ fn repeated(message: &Message<'_>) -> Option<String> {
         }
         Kind::Invalid => return None,
     };
-    let (_, repeated) = members_once(json?.get(), TELLING);
-    repeated.map(|name| format!("/{part}/{name}"))
+    repeated_member(json?.get(), &TELLING).map(|name| format!("/{part}/{name}"))
 }
 
 /// Inspects what a server says unasked, or asks that no guard looks at: what a client does with its texts is not known, so that they are

@@ -22,7 +22,7 @@ use crate::event::{
     ToolChanged, ToolRemoved, ToolSeen, ToolStatus,
 };
 use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
-use crate::protocol::{Method, all_members, decode_str, members, respell, value, without};
+use crate::protocol::{Method, decode_str, every_member, members, respell, value, without};
 use crate::registry::{Change, ChangeKind, ItemKind, Offer, Outcome, Page};
 use crate::terms::{Direction, SessionId, Timestamp};
 
@@ -59,8 +59,8 @@ pub(in crate::engine) fn beside_entries(kind: ItemKind, result: &RawValue) -> Co
         json.get().starts_with('[') && entries.iter().all(|entry| entry.get().starts_with('{'))
     };
     // What is no list, or no entry, no client may take for one; but it is said.
-    let all = all_members(result.get()).unwrap_or_default();
-    if all.iter().any(|(name, json)| name == list && !is_list(json)) {
+    let all = every_member(result.get(), list).unwrap_or_default();
+    if all.is_empty() || !all.into_iter().all(is_list) {
         return result.get().into();
     }
     without(result.get(), &[list])
@@ -79,7 +79,7 @@ pub(in crate::engine) fn listed_entries<'a>(
     let mut known: HashSet<Cow<'_, str>> = HashSet::new();
     let name_of = |json: &str| members(json, [name])[0].map(|name| name.get().to_owned());
     for result in [Some(result), respelled].into_iter().flatten() {
-        for (_, json) in all_members(result.get())?.into_iter().filter(|(name, _)| name == list) {
+        for json in every_member(result.get(), list)? {
             let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(json.get()) else { continue };
             match &mut all {
                 None => all = Some(entries),
@@ -174,9 +174,7 @@ impl Evaluator {
         let readings = [Some(result), seen.reading.respelled];
         let mut texts: Vec<&RawValue> = Vec::new();
         for result in readings.into_iter().flatten() {
-            let all = all_members(result.get()).unwrap_or_default();
-            let given = all.into_iter().filter(|(name, _)| name == "instructions").map(|(_, text)| text);
-            for text in given {
+            for text in every_member(result.get(), "instructions").unwrap_or_default() {
                 if !texts.iter().any(|known| known.get() == text.get()) {
                     texts.push(text);
                 }
