@@ -161,6 +161,7 @@ fn is_alphabetic_script(c: char) -> bool {
 
 /// Appends the words of a text in small letters, each between blanks of its own; all other characters are left out.
 pub(super) fn flatten(text: &str, flat: &mut String) {
+    flat.reserve(text.len() + 2);
     let mut within = false;
     for c in text.chars() {
         if is_letter(c) {

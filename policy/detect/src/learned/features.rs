@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::concepts::{BITS, CONCEPTS, Trait, flatten};
 use super::context::Context;
-use super::tokens::{Token, both, hash, tokens};
+use super::tokens::{Token, both, hash, hash_of, tokens};
 
 /// Letters of a word that are its stem.
 const STEM: usize = 5;
@@ -66,7 +66,6 @@ pub(super) fn of_sentence(
 
 /// The features of the words of a sentence.
 fn wordings(sentence: &str, tokens: &[Token], visit: &mut impl FnMut(Feature)) {
-    let mut stem = String::new();
     for (at, token) in tokens.iter().enumerate() {
         let span = |last: &Token| token.range.start..last.range.end;
         let mut emit = |hash: u32, last: &Token| visit(Feature::Words(hash, span(last)));
@@ -89,13 +88,20 @@ fn wordings(sentence: &str, tokens: &[Token], visit: &mut impl FnMut(Feature)) {
             continue;
         }
         let word = &sentence[token.range.clone()];
-        stem.clear();
-        stem.extend(word.chars().flat_map(char::to_lowercase).take(STEM));
-        emit(hash(stem.as_bytes(), 6), token);
+        emit(hash_of_stem(word), token);
         if !word.is_ascii() {
             letters(word, token, visit);
         }
     }
+}
+
+/// The hash of how a word begins, in small letters.
+fn hash_of_stem(word: &str) -> u32 {
+    if word.is_ascii() {
+        return hash_of(word.bytes().take(STEM).map(|byte| byte.to_ascii_lowercase()), 6);
+    }
+    let stem: String = word.chars().flat_map(char::to_lowercase).take(STEM).collect();
+    hash(stem.as_bytes(), 6)
 }
 
 /// Three letters in a row, of a word with others than those of ASCII: its forms have them in common.

@@ -21,6 +21,7 @@ pub(super) struct Token {
 /// The tokens of a sentence, and what it has.
 pub(super) fn tokens(sentence: &str, context: &Context, tokens: &mut Vec<Token>) -> u64 {
     tokens.clear();
+    tokens.reserve(sentence.len() / 4);
     let mut traits = 0;
     let mut at = 0;
     for chunk in sentence.split_inclusive(char::is_whitespace) {
@@ -95,7 +96,6 @@ fn sign(chunk: &str, outer: &str, context: &Context) -> Option<(Trait, &'static 
 /// The words of a chunk.
 fn words(chunk: &str, start: usize, tokens: &mut Vec<Token>) -> u64 {
     let mut traits = 0;
-    let mut small = String::new();
     let mut rest = chunk;
     while let Some(first) = rest.find(is_letter) {
         let from = start + chunk.len() - rest.len() + first;
@@ -113,13 +113,11 @@ fn words(chunk: &str, start: usize, tokens: &mut Vec<Token>) -> u64 {
             }));
             continue;
         }
-        small.clear();
-        small.extend(word.chars().filter(|c| is_letter(*c)).flat_map(char::to_lowercase));
-        let is_number = small.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number = word.chars().filter(|c| is_letter(*c)).all(|c| c.is_ascii_digit());
         let is_capitals = word.len() >= 4 && word.bytes().all(|byte| byte.is_ascii_uppercase());
         traits |= if is_capitals { Trait::Capitals.bit() } else { 0 };
         tokens.push(Token {
-            hash: if is_number { hash(b"0", 1) } else { hash(small.as_bytes(), 0) },
+            hash: if is_number { hash(b"0", 1) } else { hash_of_word(word) },
             range: from..from + word.len(),
             is_letter: false,
             is_word: !is_number,
@@ -135,10 +133,25 @@ pub(super) fn is_unspaced(c: char) -> bool {
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
+/// The hash of the letters of a word, as small ones.
+fn hash_of_word(word: &str) -> u32 {
+    if word.is_ascii() {
+        let letters = word.bytes().filter(u8::is_ascii_alphanumeric);
+        return hash_of(letters.map(|byte| byte.to_ascii_lowercase()), 0);
+    }
+    let small: String = word.chars().filter(|c| is_letter(*c)).flat_map(char::to_lowercase).collect();
+    hash(small.as_bytes(), 0)
+}
+
 /// A hash of some bytes (FNV-1a, mixed): the same everywhere, for ever.
 pub(super) fn hash(bytes: &[u8], seed: u32) -> u32 {
+    hash_of(bytes.iter().copied(), seed)
+}
+
+/// The same, of bytes that stand nowhere.
+pub(super) fn hash_of(bytes: impl Iterator<Item = u8>, seed: u32) -> u32 {
     let start = 0x811c_9dc5 ^ seed.wrapping_mul(0x9e37_79b9);
-    mix(bytes.iter().fold(start, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)))
+    mix(bytes.fold(start, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)))
 }
 
 /// The hash of two hashes in this order.
@@ -153,4 +166,17 @@ fn mix(mut hash: u32) -> u32 {
     hash ^= hash >> 13;
     hash = hash.wrapping_mul(0xc2b2_ae35);
     hash ^ hash >> 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_have_the_hash_of_their_small_letters() {
+        for word in ["Send", "don't", "don\u{2019}t", "ÉCOLE", "İstanbul", "x1Y2", "passwörter'S"] {
+            let small: String = word.chars().filter(|c| is_letter(*c)).flat_map(char::to_lowercase).collect();
+            assert_eq!(hash_of_word(word), hash(small.as_bytes(), 0), "{word}");
+        }
+    }
 }

@@ -3,10 +3,8 @@
 //! `encoding/json` of Go and the web defaults of System.Text.Json compare keys without regard to case; that of Go takes
 //! `ſ` (U+017F) for `s` and `K` (U+212A) for `k` besides. To their users `Tools` is `tools`.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use foldhash::fast::RandomState;
 use memchr::memchr2;
 use serde_json::value::RawValue;
 
@@ -103,14 +101,29 @@ impl Keys<'_> {
 }
 
 /// Whether the string that ends in front of `at` is a key.
+#[inline]
 pub(super) fn is_key(bytes: &[u8], at: usize) -> bool {
+    if bytes.get(at) == Some(&b':') {
+        return true;
+    }
     let rest = bytes.get(at..).unwrap_or_default();
     rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
 }
 
+/// Bytes of a string that are looked at one by one.
+const SHORT: usize = 12;
+
 /// The position behind the string that begins at `start`.
 pub(super) fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start + 1;
+    // Most strings are short.
+    for byte in bytes.get(at..)?.iter().take(SHORT) {
+        match byte {
+            b'"' => return Some(at + 1),
+            b'\\' => break,
+            _ => at += 1,
+        }
+    }
     loop {
         at += memchr2(b'"', b'\\', bytes.get(at..)?)?;
         if bytes.get(at) == Some(&b'"') {
@@ -133,6 +146,9 @@ pub(super) struct Name {
 
 /// The key of the specification that this one is without regard to case; it has no escapes.
 pub(super) fn name_of_key(key: &[u8]) -> Option<Name> {
+    if key.is_ascii() {
+        return find(key, key);
+    }
     // None of them begins or ends with anything but a letter or `_`, and most keys are not among them.
     let mut folded = [0; MAX_NAME_BYTES];
     let mut length = 0;
@@ -141,21 +157,58 @@ pub(super) fn name_of_key(key: &[u8]) -> Option<Name> {
         let (byte, behind) = match (first, behind) {
             (0xc5, [0xbf, behind @ ..]) => (b's', behind),
             (0xe2, [0x84, 0xaa, behind @ ..]) => (b'k', behind),
-            _ if first.is_ascii() => (first.to_ascii_lowercase(), behind),
+            _ if first.is_ascii() => (*first, behind),
             _ => return None,
         };
         *folded.get_mut(length)? = byte;
         length += 1;
         rest = behind;
     }
-    let number = usize::from(*BY_LETTERS.get(folded.get(..length)?)?);
-    let text = *NAMES.get(number)?;
-    Some(Name { number, text, is_exact: text.as_bytes() == key })
+    find(folded.get(..length)?, key)
 }
 
-/// Of each of [`NAMES`] in small letters, its place.
-static BY_LETTERS: LazyLock<HashMap<Vec<u8>, u8, RandomState>> = LazyLock::new(|| {
-    NAMES.iter().zip(0..).map(|(name, number)| (name.to_ascii_lowercase().into_bytes(), number)).collect()
+/// The key of the specification that `folded`, all ASCII, is without regard to case. `key`: as it was sent.
+fn find(folded: &[u8], key: &[u8]) -> Option<Name> {
+    let mut place = place_of(folded)?;
+    loop {
+        // Not all places are taken.
+        let number = usize::from((*PLACES.get(place)?)?);
+        let text = *NAMES.get(number)?;
+        if text.as_bytes().eq_ignore_ascii_case(folded) {
+            return Some(Name { number, text, is_exact: text.as_bytes() == key });
+        }
+        place = (place + 1) % PLACES.len();
+    }
+}
+
+/// Where [`PLACES`] has a name first: it differs by a name's length and some of its letters, and not by their case.
+fn place_of(name: &[u8]) -> Option<usize> {
+    if name.len() > MAX_NAME_BYTES {
+        return None;
+    }
+    let letter = |at: usize| name.get(at).map(|letter| usize::from(letter | 0x20));
+    let (first, middle, last) = (letter(0)?, letter(name.len() / 2)?, letter(name.len() - 1)?);
+    Some(
+        (name.len().wrapping_mul(37)
+            ^ first.wrapping_mul(5)
+            ^ middle.wrapping_mul(67)
+            ^ last.wrapping_mul(19))
+            % 512,
+    )
+}
+
+/// Of each of [`NAMES`], its number, at its place or at the next that is free.
+static PLACES: LazyLock<[Option<u8>; 512]> = LazyLock::new(|| {
+    let mut places = [None; 512];
+    for (number, name) in NAMES.iter().enumerate() {
+        let first = place_of(name.as_bytes()).unwrap_or_default();
+        let (before, behind) = places.split_at_mut(first);
+        let free = behind.iter_mut().chain(before).find(|place| place.is_none());
+        if let Some(place) = free {
+            *place = u8::try_from(number).ok();
+        }
+    }
+    places
 });
 
 /// Longest of [`NAMES`], in bytes.
@@ -295,6 +348,11 @@ mod tests {
         let lower: Vec<String> = NAMES.iter().map(|name| name.to_ascii_lowercase()).collect();
         assert!(lower.is_sorted_by(|a, b| a < b), "{lower:?}");
         assert_eq!(NAMES.iter().map(|name| name.len()).max(), Some(MAX_NAME_BYTES));
+        for (number, name) in NAMES.iter().enumerate() {
+            let found = name_of_key(name.to_ascii_uppercase().as_bytes()).unwrap();
+            assert_eq!((found.number, found.text), (number, *name));
+            assert!(name_of_key(name.as_bytes()).unwrap().is_exact);
+        }
         assert!(FOREIGN.iter().all(|name| NAMES.contains(name)), "{FOREIGN:?}");
     }
 

@@ -71,7 +71,8 @@ fn are_keys_plain(json: &str) -> bool {
                 let start = at;
                 let Some(end) = string_end(bytes, start) else { return false };
                 at = end;
-                if !is_key(bytes, end) {
+                let level = depth.checked_sub(1).filter(|level| lists == 0 && *level < MAX_DEPTH);
+                if level.is_none() && foreign.is_some() || !is_key(bytes, end) {
                     continue;
                 }
                 let key = bytes.get(start + 1..end - 1).unwrap_or_default();
@@ -79,14 +80,13 @@ fn are_keys_plain(json: &str) -> bool {
                     return false;
                 }
                 let Some(name) = name_of_key(key) else { continue };
-                if !name.is_exact && foreign.is_none() {
-                    return false;
-                } else if foreign.is_none() && is_foreign(name.text) {
-                    foreign = Some(depth);
+                if foreign.is_none() {
+                    if !name.is_exact {
+                        return false;
+                    }
+                    foreign = is_foreign(name.text).then_some(depth);
                 }
-                let level =
-                    depth.checked_sub(1).filter(|_| lists == 0).and_then(|level| known.get_mut(level));
-                let Some(known) = level else { continue };
+                let Some(known) = level.and_then(|level| known.get_mut(level)) else { continue };
                 let bit = u128::from(name.is_exact) << name.number;
                 if *known & bit != 0 {
                     return false;
