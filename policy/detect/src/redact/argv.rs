@@ -102,7 +102,10 @@ fn shell_line(line: &str, depth: usize) -> String {
     let (commands, end) = shell::commands(line);
     for (at, command) in commands.iter().enumerate() {
         let texts: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
-        let is_input = commands.get(at + 1).is_some_and(|next| writes(&texts) && reads_secret(next));
+        let is_read = commands.get(at + 1).is_some_and(|next| reads_secret(next));
+        let is_value =
+            at.checked_sub(1).and_then(|at| commands.get(at)).is_some_and(|before| takes_output(before));
+        let is_input = writes(&texts) && (is_read || is_value);
         let mut before = "";
         for (index, (word, verdict)) in command.iter().zip(judge(&texts)).enumerate() {
             let is_input = is_input && index > 0 && !is_plain_flag(&word.text)
@@ -130,6 +133,19 @@ fn shell_line(line: &str, depth: usize) -> String {
 /// `echo SECRET | docker login --password-stdin`: whether a command writes its words.
 fn writes(words: &[&str]) -> bool {
     matches!(words, ["echo" | "printf", ..])
+}
+
+/// `--token $(echo SECRET)`, `TOKEN=$(printf SECRET)`, and with backquotes: whether what the next command writes is the secret of this one.
+fn takes_output(command: &[shell::Word]) -> bool {
+    let mut words = command.iter().rev().map(|word| word.text.as_str());
+    let last = words.next().unwrap_or_default();
+    match last.strip_suffix('$').unwrap_or(last) {
+        "" => words.next().is_some_and(announces),
+        word => match word.strip_suffix('=') {
+            Some(name) => is_secret_name(name, false),
+            None => announces(word),
+        },
+    }
 }
 
 /// Whether a command reads a secret from its input: sudo(8) -S, docker login(1), gpg(1), chpasswd(8), gh auth login.

@@ -41,9 +41,31 @@ pub(super) fn is_harmless(name: &str, value: &str) -> bool {
     let is_amount = ["seed", "tokens", "jetons"].iter().any(|end| name.ends_with(end));
     is_public(value)
         || is_file && is_path(value)
+        || name == "secret" && is_mount(value)
         // The first or the second pass of an encoder.
         || name == "pass" && value.len() == 1 && value.bytes().all(|byte| byte.is_ascii_digit())
         || is_amount && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Members of what a container is given a secret by: where it is, and where it is to stand (docker-buildx-build(1), `--secret`;
+/// podman-run(1), docker-service-create(1)).
+const MOUNT: [&str; 10] = ["id", "src", "source", "target", "type", "env", "mode", "uid", "gid", "required"];
+
+/// `id=npm,src=.npmrc`, `npm,type=env,target=TOKEN`: which secret a container is given, and not what it says.
+fn is_mount(value: &str) -> bool {
+    let is_member = |part: &str| {
+        part.split_once('=').is_some_and(|(name, value)| MOUNT.contains(&name) && !is_long(value))
+    };
+    let is_name = |part: &str| !part.contains('=') && !is_long(part);
+    let mut parts = value.split(',');
+    let first = parts.next().unwrap_or_default();
+    let mut rest = parts.clone().peekable();
+    (is_member(first) || is_name(first) && rest.peek().is_some()) && parts.all(is_member)
+}
+
+/// Longer than names of secrets are, and without what paths have.
+fn is_long(value: &str) -> bool {
+    value.len() > 32 && !value.contains(['/', '.'])
 }
 
 /// The path of a file, as it is written to be one.

@@ -136,6 +136,12 @@ fn secrets_of_all_places_are_redacted() {
         "nmcli dev wifi connect net password #",
         "sh -c 'echo # | docker login -u lena --password-stdin'",
         "bash -c 'sudo -S ls <<< #'",
+        "sh -c 'exec server --token $(echo #)'",
+        "sh -c 'exec server --token=$(printf %s #) --stdio'",
+        "bash -lc 'API_KEY=$(echo -n #) exec server'",
+        "sh -c 'server --password `echo #`'",
+        "sh -c 'server --password \"$(echo #)\"'",
+        "docker build --secret id=npm,value=# .",
         "mysql -e \"ALTER USER lena IDENTIFIED BY '#'\"",
         "psql -c \"ALTER USER lena PASSWORD '#'\"",
         "redis-cli CONFIG SET requirepass #",
@@ -194,6 +200,12 @@ fn honest_command_lines_stay_readable() {
         "программа --клавиатура ru --ключевые-слова вино",
         "tool '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----'",
         "curl -b cookies.txt https://a.test",
+        "docker build --secret id=npm,src=.npmrc --secret type=env,id=token,env=TOKEN .",
+        "docker buildx build --secret id=aws .",
+        "podman run --secret npm,type=env,target=TOKEN img",
+        "docker service create --secret source=site.key,target=key.pem,mode=0400 nginx",
+        "sh -c 'server --stdio; echo done'",
+        "sh -c 'server --name $(echo notes)'",
     ] {
         assert_eq!(redact_argv(&argv(line)), argv(line));
     }
