@@ -21,6 +21,7 @@ mod wrappers;
 
 use sha2::{Digest, Sha256};
 
+pub use self::shell::words;
 use crate::definition::hex;
 use crate::glob::{GlobError, NameGlob};
 use crate::terms::ServerId;

@@ -5,7 +5,7 @@ use std::{path::Path, process::ExitCode};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
-use mcpwarden_policy::config::{Config, Finding, KeyPath, Level, Position, Problem};
+use mcpwarden_policy::config::{Config, Finding, KeyPath, Level, Position, Problem, without_passwords};
 use mcpwarden_policy::lint;
 use serde_json::json;
 
@@ -120,6 +120,7 @@ fn shown(name: &str, problem: &Problem, line: &str) -> String {
     let bold = plain.bold();
     let (at, what) = (problem.at, escaped(&problem.to_string()));
     let skipped = (at.column - 1).saturating_sub(SHOWN.0);
+    let line = without_passwords(line);
     let part = |from: usize, count: usize| {
         let text: String = line.chars().skip(from).take(count).collect();
         escaped(&text)

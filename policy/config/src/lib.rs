@@ -59,7 +59,7 @@ pub use judgement::*;
 pub use muted::{MAX_MUTED, MutedDetections, is_every_rule, is_too_broad};
 pub use network::*;
 pub use path::{KeyPath, Step};
-pub use problem::{Level, MAX_PROBLEMS, Position, Problem};
+pub use problem::{Level, MAX_PROBLEMS, Position, Problem, without_passwords};
 pub use rules::check_ring;
 pub use sections::*;
 pub use texts::{Directory, HostGlob, Pointer};

@@ -61,7 +61,7 @@ pub struct Problem {
 
 impl Problem {
     pub(super) fn error(at: Position, path: KeyPath, message: String) -> Self {
-        Self { level: Level::Error, at, path, message, nearest: None }
+        Self { level: Level::Error, at, path, message: without_passwords(&message), nearest: None }
     }
 
     pub(super) fn warning(at: Position, path: KeyPath, message: String) -> Self {
@@ -72,6 +72,34 @@ impl Problem {
     pub(super) fn nearest_of<'a>(self, wrong: &str, valid: impl Iterator<Item = &'a str>) -> Self {
         Self { nearest: nearest(wrong, valid), ..self }
     }
+}
+
+/// A text with as many `*` in place of each password in an address: `http://name:***@host`. In what is no valid address, too.
+pub fn without_passwords(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, address) = rest.split_at(at + 3);
+        shown.push_str(before);
+        let end = address.find(['"', '\'', '`', '\n']).unwrap_or(address.len());
+        rest = address;
+        // The last `@` ends what names the user.
+        let Some((login, _)) = address.get(..end).and_then(|address| address.rsplit_once('@')) else {
+            continue;
+        };
+        let Some((user, password)) = login.split_once(':') else { continue };
+        let is_port = password.split('/').next().is_some_and(|port| {
+            port.len() < password.len() && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        if user.contains('/') || is_port {
+            continue;
+        }
+        shown.extend([user, ":"]);
+        shown.extend(password.chars().map(|_| '*'));
+        rest = address.get(login.len()..).unwrap_or_default();
+    }
+    shown.push_str(rest);
+    shown
 }
 
 /// How like the wrong word, from 0 to 1, a word must be at least to be the one that was meant.
@@ -146,5 +174,26 @@ impl Problems {
             self.list.push(Problem { level, ..Problem::error(at, KeyPath::default(), message) });
         }
         self.list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_of_addresses_are_masked() {
+        for (text, expected) in [
+            (r#""http://lena:abc@ho st/" is not a URL"#, r#""http://lena:***@ho st/" is not a URL"#),
+            ("url: https://lena:a b/c@x.test/y", "url: https://lena:*****@x.test/y"),
+            ("http://:abc@x and http://l:de@y", "http://:*********************@y"),
+            ("'http://:abc@x' and 'http://l:de@y'", "'http://:***@x' and 'http://l:**@y'"),
+            ("http://x.test:8080/a@b", "http://x.test:8080/a@b"),
+            ("http://lena@x.test/", "http://lena@x.test/"),
+            ("http://x.test/a:b@c", "http://x.test/a:b@c"),
+            ("a://", "a://"),
+        ] {
+            assert_eq!(without_passwords(text), expected);
+        }
     }
 }

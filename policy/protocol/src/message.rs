@@ -275,8 +275,10 @@ fn message<'a>(envelope: Option<Envelope<'a>>, raw: &'a str) -> Message<'a> {
         (Some(method), None, ..) => Kind::Notification { method, params },
         // Some libraries send `"error": null` beside the result.
         (None, id, Some(error), result) if error.get() != "null" || result.is_none() => {
-            let [code, message, data] = members(error.get(), ["code", "message", "data"]);
-            let code = code.and_then(|code| code.get().parse().ok());
+            let [message, data] = members(error.get(), ["message", "data"]);
+            // Some readers take no notice of null.
+            let codes = every_member(error.get(), "code").unwrap_or_default();
+            let code = codes.into_iter().rev().find_map(whole_number);
             let message = message.and_then(|message| decode_str(message.get()));
             Kind::Error {
                 id: id.unwrap_or(Id("null")),
@@ -292,6 +294,15 @@ fn message<'a>(envelope: Option<Envelope<'a>>, raw: &'a str) -> Message<'a> {
     let versioned = envelope.jsonrpc.is_some_and(|version| version.get() == "\"2.0\"");
     let repeated = envelope.repeated.or(beside.map(|_| "result"));
     Message { kind, raw, versioned, repeated, beside, has_more: envelope.has_more }
+}
+
+/// A whole number as any reader takes it: `-32042`, `-32042.0` (JavaScript, pydantic), `"-32042"` (the web defaults of .NET).
+fn whole_number(json: &RawValue) -> Option<i64> {
+    let text = decode_str(json.get()).unwrap_or(Cow::Borrowed(json.get()));
+    let text = text.trim();
+    let whole =
+        |number: f64| (number.fract() == 0.0 && number.abs() < 2f64.powi(53)).then_some(number as i64);
+    text.parse().ok().or_else(|| text.parse().ok().and_then(whole))
 }
 
 /// Whether a request that a client sends first shows that the other side is an MCP server. `initialize` is a

@@ -32,7 +32,7 @@ pub(super) fn commands(text: &str, arguments: &[&str]) -> Vec<Vec<String>> {
 }
 
 /// The words of a text, as a shell cuts them, all commands joined.
-pub(super) fn words(text: &str) -> Vec<String> {
+pub fn words(text: &str) -> Vec<String> {
     commands(text, &[]).into_iter().flatten().collect()
 }
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::asked::Asked;
-use super::evaluator::{beside_entries, listed_entries};
+use super::evaluator::{as_all_read, beside_entries, listed_entries};
 use super::io::Inspected;
 use crate::detect::{Ahead, DefinitionCache, Detector, ToolNames, Way};
 use crate::protocol::{
-    self, Id, IdKey, Kind, Message, Method, Otherwise, members, members_once, meta, string, without,
+    self, Id, IdKey, Kind, Message, Method, Otherwise, decode_str, members, members_once, meta, without,
 };
 use crate::registry::ItemKind;
 use crate::terms::{Direction, ServerId};
@@ -148,12 +148,15 @@ impl LongMessage {
     }
 
     fn greeting(&mut self, result: &RawValue, respelled: Option<&RawValue>, ahead: &mut Ahead) {
-        let [instructions, info] = members(result.get(), ["instructions", "serverInfo"]);
-        let other = respelled.and_then(|result| members(result.get(), ["instructions"])[0]);
-        for text in [instructions, other] {
-            ahead.inspect(&self.detector, Way::Text, &string(text), &self.tools);
+        for given in as_all_read(result, respelled, "instructions") {
+            match decode_str(given.get()) {
+                Some(text) => ahead.inspect(&self.detector, Way::Text, &text, &self.tools),
+                None => self.one(Way::Result, Some(given), ahead),
+            }
         }
-        self.one(Way::Definition, info, ahead);
+        for info in as_all_read(result, respelled, "serverInfo") {
+            self.one(Way::Definition, Some(info), ahead);
+        }
         self.one(Way::Definition, meta::server_info_of_meta(result), ahead);
         let rest = without(result.get(), &["instructions", "serverInfo"]);
         ahead.inspect(&self.detector, Way::Result, &rest, &self.tools);

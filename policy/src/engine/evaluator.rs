@@ -26,7 +26,7 @@ mod verdict;
 
 pub use approvals::WaitingTool;
 pub use judge::{Judge, ServerStanding};
-pub(super) use listing::{beside_entries, listed_entries};
+pub(super) use listing::{as_all_read, beside_entries, listed_entries};
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -149,6 +149,9 @@ impl Engine {
         let Otherwise { respelled, others } = Otherwise::of(message.raw, seen.direction);
         let is_irregular = seen.reading.is_irregular || !others.is_empty();
         let seen = Seen { reading: Reading { is_irregular, ..seen.reading }, ..seen };
+        if let (Kind::Invalid, Some(name)) = (&message.kind, message.repeated) {
+            self.repeated_in_none(seen, name, out);
+        }
         self.spelled(seen, message, respelled, out);
         for json in &others {
             let mut scratch = String::new();
@@ -160,6 +163,17 @@ impl Engine {
             if !says_the_same(&message.kind, &other.kind) {
                 self.one_reading(seen, &other, out);
             }
+        }
+    }
+
+    /// Reports a member that stands twice in what is a message for some readers only.
+    fn repeated_in_none(&mut self, seen: Seen<'_>, name: &str, out: &mut Vec<Output>) {
+        let cx = &mut self.parts(out).cx;
+        let Some(inspection) = cx.config.inspection.as_ref() else { return };
+        let mut found = Inspection::default();
+        inspection.detector.repeated(&format!("/{name}"), &mut found);
+        if let Some(scope) = cx.connections.scope(seen.connection) {
+            cx.report_found(&scope, seen.time, &About::of(Subject::Message), &found);
         }
     }
 

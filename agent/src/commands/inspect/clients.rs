@@ -13,6 +13,9 @@
 //! | `context_servers` | Zed |
 //! | `amp.mcpServers` | Amp |
 //! | `extensions` | Goose |
+//! | `mcp.targets` | fast-agent |
+//! | `mcp.serverCommand` | Gemini CLI |
+//! | a member named like `mcpServers`, wherever it stands | extensions of editors, agents, profiles, lists of plugins |
 //! | `packages` and `remotes` beside `name` | an entry of the MCP registry (`server.json`) |
 
 use std::borrow::Cow;
@@ -90,6 +93,7 @@ fn of_client(of: &RawValue, project: Option<&str>, all: &mut Vec<Found>) -> Resu
         &["mcp.servers"],
         &["mcp", "servers"],
         &["mcp", "mcpServers"],
+        &["mcp", "targets"],
         &["customizations", "vscode", "mcp", "servers"],
         &["customizations", "vscode", "settings", "mcp", "servers"],
         &["mcp_servers"],
@@ -100,24 +104,82 @@ fn of_client(of: &RawValue, project: Option<&str>, all: &mut Vec<Found>) -> Resu
     .iter()
     .flat_map(|path| each(of, path))
     .collect();
-    // Names of servers stand there beside settings.
-    if places.is_empty() {
-        let loose = ["mcp", "extensions"].into_iter().flat_map(|name| each(of, &[name]));
-        places.extend(loose.filter(|value| has_entry(value)));
+    // What extensions and other clients have in a file, they have in members of the same names.
+    nested(of, 0, &mut places);
+    let found = all.len();
+    let mut add = |(name, json): (String, &RawValue), is_off: bool| {
+        all.push(Found { project: project.map(str::to_owned), name, json: json.to_owned(), is_off });
+    };
+    // Names of servers stand there beside settings, and beside other lists.
+    for place in ["mcp", "extensions"].into_iter().flat_map(|name| each(of, &[name])) {
+        if places.is_empty() && has_entry(place) {
+            places.push(place);
+        } else if let Ok(Pairs(pairs)) = serde_json::from_str(place.get()) {
+            let others = pairs.into_iter().filter(|(_, entry)| is_entry(entry));
+            others.for_each(|entry| add(entry, false));
+        }
+    }
+    for command in each(of, &["mcp", "serverCommand"]) {
+        let entry = format!(r#"{{"target":{}}}"#, command.get());
+        let entry: Box<RawValue> = RawValue::from_string(entry)?;
+        add(("mcp.serverCommand".to_owned(), &entry), false);
     }
     let off = names_off(of);
     let only = names(each(of, &["mcp", "allowed"]));
     for place in &places {
         for (name, json) in entries(place)? {
             let is_off = off.contains(&name) || !only.is_empty() && !only.contains(&name);
-            all.push(Found { project: project.map(str::to_owned), name, json: json.to_owned(), is_off });
+            add((name, json), is_off);
         }
     }
-    Ok(!places.is_empty())
+    Ok(!places.is_empty() || all.len() > found)
 }
 
-/// Whether something in a mapping looks like the entry of a server.
+/// Most members that are one in another, in which servers are looked for.
+const MAX_DEPTH: usize = 8;
+
+/// Adds the places in a configuration that are named as servers are and have some, whatever they are part of, but for projects.
+fn nested<'a>(of: &'a RawValue, depth: usize, places: &mut Vec<&'a RawValue>) {
+    if depth >= MAX_DEPTH {
+        return;
+    }
+    if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(of.get()) {
+        return list.into_iter().for_each(|inner| nested(inner, depth + 1, places));
+    }
+    let Ok(Pairs(members)) = serde_json::from_str(of.get()) else { return };
+    let members: Vec<(String, &RawValue)> = members;
+    for (name, value) in members {
+        let is_known = places.iter().any(|place| std::ptr::eq(place.get(), value.get()));
+        if is_known || depth == 0 && name == "projects" || name == "inputSchema" {
+            continue;
+        } else if names_servers(&name) && has_entry(value) {
+            places.push(value);
+        } else {
+            nested(value, depth + 1, places);
+        }
+    }
+}
+
+/// Whether a member is named as lists of servers are: `mcpServers`, `mcp-servers`, `profile.mcp_servers`, `stdio_servers`.
+fn names_servers(name: &str) -> bool {
+    const ENDS: [&str; 6] = [
+        "mcpservers",
+        "contextservers",
+        "modelcontextprotocolservers",
+        "stdioservers",
+        "sseservers",
+        "httpservers",
+    ];
+    let letters: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let letters = letters.to_ascii_lowercase();
+    ENDS.iter().any(|end| letters.ends_with(end))
+}
+
+/// Whether something in a mapping or a list looks like the entry of a server.
 fn has_entry(value: &RawValue) -> bool {
+    if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(value.get()) {
+        return list.iter().any(|entry| is_entry(entry));
+    }
     serde_json::from_str(value.get()).is_ok_and(|Pairs(pairs)| pairs.iter().any(|(_, entry)| is_entry(entry)))
 }
 
@@ -129,14 +191,17 @@ fn is_entry(value: &RawValue) -> bool {
             value.get() != "null" && names.iter().any(|known| name.eq_ignore_ascii_case(known))
         })
     };
-    has(&["command", "cmd", "url", "uri", "serverUrl", "httpUrl"]) && !has(&["inputSchema", "input_schema"])
+    has(&["command", "cmd", "url", "uri", "serverUrl", "httpUrl", "baseUrl", "target"])
+        && !has(&["inputSchema", "input_schema"])
 }
 
 /// The same in a file that does not say what it is: with any member of a definition it is one, which is to be inspected.
 fn is_bare_entry(value: &RawValue) -> bool {
     let found =
         members(value.get(), ["description", "title", "annotations", "uri", "uriTemplate", "arguments"]);
-    is_entry(value) && found.iter().all(Option::is_none)
+    // `target` and `baseUrl` stand in files of all kinds.
+    let is_usual = members(value.get(), ["target", "baseUrl"]).iter().all(Option::is_none);
+    is_usual && is_entry(value) && found.iter().all(Option::is_none)
 }
 
 /// Whether servers stand in a file by themselves, by name or in a list.

@@ -6,7 +6,7 @@ use std::fmt;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use mcpwarden_client::inspect::{Launch, session::Target, user::Environment, variables::fill};
 use mcpwarden_client::secret;
-use mcpwarden_policy::discovery::server_id;
+use mcpwarden_policy::discovery::{self, server_id};
 use mcpwarden_policy::redact::{redact_argv, redact_word};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
@@ -164,7 +164,16 @@ impl Written {
                 "args" => self.args = texts(read(name, value)?),
                 "env" | "environment" | "envs" => self.env = pairs(read(name, value)?),
                 "cwd" | "workingdirectory" | "working_directory" => self.cwd = Some(read(name, value)?),
-                "url" | "serverurl" | "httpurl" | "uri" => self.url = Some(read(name, value)?),
+                "url" | "serverurl" | "httpurl" | "uri" | "baseurl" => self.url = Some(read(name, value)?),
+                // An address, or a command line (fast-agent).
+                "target" => {
+                    let target: String = read(name, value)?;
+                    if target.contains("://") {
+                        self.url = Some(target);
+                    } else {
+                        self.command = Some(Command::List(discovery::words(&target)));
+                    }
+                }
                 "headers" | "http_headers" => self.headers = pairs(read(name, value)?),
                 "bearer_token_env_var" => self.bearer_token_env_var = Some(read(name, value)?),
                 // Continue's older form has the program within.

@@ -84,11 +84,20 @@ fn contents_of(whole: &RawValue) -> Result<Contents> {
     }
     let servers = clients::servers(whole)?.map(|servers| servers.into_iter().map(declared).collect());
     let definitions = match &servers {
+        // Whatever else is in a definition belongs to it.
+        Some(_) if is_definition(whole) => definitions(&TOOLS, vec![whole])?,
         // An agent's file has names of tools there.
         Some(_) if !has_tools(whole) => Vec::new(),
         _ => definitions_of(whole)?,
     };
     Ok(Contents { definitions, servers })
+}
+
+/// Whether a file is a definition, whatever stands in it besides.
+fn is_definition(whole: &RawValue) -> bool {
+    let [name, tools] = members(whole.get(), ["name", TOOLS.member]);
+    let of_definition = members(whole.get(), ["inputSchema", "outputSchema", "annotations"]);
+    name.is_some() && tools.is_none() && of_definition.iter().any(Option::is_some)
 }
 
 /// Whether there are definitions of tools beside the servers of a configuration.

@@ -89,7 +89,12 @@ impl IdKey {
             Self::Other(text) if matches!(&**text, "true" | "false") => {
                 Some(Self::Integer(i128::from(&**text == "true")))
             }
-            Self::Float(_) | Self::Other(_) | Self::Long(_) => None,
+            // `MakeID` of the official Go SDK leaves the fraction out.
+            Self::Float(bits) => {
+                let whole = f64::from_bits(*bits).trunc();
+                (whole.abs() <= 2f64.powi(63)).then_some(Self::Integer(whole as i128))
+            }
+            Self::Other(_) | Self::Long(_) => None,
         }
     }
 }

@@ -5,9 +5,9 @@
 
 use std::sync::LazyLock;
 
-use memchr::memchr2;
 use serde_json::value::RawValue;
 
+use super::object::{is_key, string_end};
 use super::value::{decode_str, members};
 
 /// A message as readers take it that do not regard case.
@@ -97,39 +97,6 @@ impl Keys<'_> {
             }
             self.at += 1;
         }
-    }
-}
-
-/// Whether the string that ends in front of `at` is a key.
-#[inline]
-pub(super) fn is_key(bytes: &[u8], at: usize) -> bool {
-    if bytes.get(at) == Some(&b':') {
-        return true;
-    }
-    let rest = bytes.get(at..).unwrap_or_default();
-    rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
-}
-
-/// Bytes of a string that are looked at one by one.
-const SHORT: usize = 12;
-
-/// The position behind the string that begins at `start`.
-pub(super) fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
-    let mut at = start + 1;
-    // Most strings are short.
-    for byte in bytes.get(at..)?.iter().take(SHORT) {
-        match byte {
-            b'"' => return Some(at + 1),
-            b'\\' => break,
-            _ => at += 1,
-        }
-    }
-    loop {
-        at += memchr2(b'"', b'\\', bytes.get(at..)?)?;
-        if bytes.get(at) == Some(&b'"') {
-            return Some(at + 1);
-        }
-        at += 2;
     }
 }
 

@@ -1,8 +1,7 @@
 //! The members of an object, out of text that was read before and is known to be JSON: without reading what nobody asks for.
 
+use memchr::memchr2;
 use serde_json::value::RawValue;
-
-use super::keys::string_end;
 
 /// Goes through the members of an object, in order.
 pub(super) struct Object<'a> {
@@ -102,5 +101,38 @@ fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
             let length = bytes.get(start..)?.iter().position(|byte| !is_of_it(byte))?;
             (length > 0).then_some(start + length)
         }
+    }
+}
+
+/// Whether the string that ends in front of `at` is a key.
+#[inline]
+pub(super) fn is_key(bytes: &[u8], at: usize) -> bool {
+    if bytes.get(at) == Some(&b':') {
+        return true;
+    }
+    let rest = bytes.get(at..).unwrap_or_default();
+    rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
+}
+
+/// Bytes of a string that are looked at one by one.
+const SHORT: usize = 12;
+
+/// The position behind the string that begins at `start`.
+pub(super) fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let mut at = start + 1;
+    // Most strings are short.
+    for byte in bytes.get(at..)?.iter().take(SHORT) {
+        match byte {
+            b'"' => return Some(at + 1),
+            b'\\' => break,
+            _ => at += 1,
+        }
+    }
+    loop {
+        at += memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        if bytes.get(at) == Some(&b'"') {
+            return Some(at + 1);
+        }
+        at += 2;
     }
 }

@@ -6,7 +6,8 @@ use serde_json::value::RawValue;
 
 use mcpwarden_terms::Direction;
 
-use super::keys::{Respelled, is_foreign, is_key, name_of_key, respell, string_end};
+use super::keys::{Respelled, is_foreign, name_of_key, respell};
+use super::object::{is_key, string_end};
 use super::value::{decode_str, members, string};
 use super::{MEMBERS, TELLING};
 
@@ -22,7 +23,8 @@ const MAX_NAME_BYTES: usize = 160;
 pub struct Otherwise {
     /// For those who do not regard the case of keys, where that makes a difference.
     pub respelled: Option<Respelled>,
-    /// For those who take the first of members with one name, and for servers whose strings end at a NUL: as JSON text.
+    /// For those who take the first of members with one name, for those to whom null says nothing, and for servers whose strings end at
+    /// a NUL: as JSON text.
     pub others: Vec<String>,
 }
 
@@ -37,7 +39,9 @@ impl Otherwise {
         let respelled = respell(raw);
         let mut others: Vec<String> = Vec::new();
         for json in std::iter::once(raw).chain(respelled.as_ref().map(|respelled| &*respelled.json)) {
-            others.extend(first_of_repeated(json));
+            let first = first_of_repeated(json);
+            others.extend(first.is_some().then(|| without_nulls(json)).flatten());
+            others.extend(first);
             if let Some(cut) = has_nul.then(|| cut_at_nul(json)).flatten() {
                 let first = first_of_repeated(&cut);
                 let are_other = |cut: &String| names(cut) != names(json);
@@ -122,6 +126,19 @@ fn are_keys_plain(json: &str) -> bool {
 ///
 /// Linear in the text, whatever its depth.
 fn first_of_repeated(json: &str) -> Option<String> {
+    without(json, |is_known, _| is_known)
+}
+
+/// The message without these members where they are null: what those read who leave a field as it is for null, and take the last of what
+/// else there is (`encoding/json` of Go). `None` where there are none.
+fn without_nulls(json: &str) -> Option<String> {
+    // The first of a name is never the last.
+    without(json, |is_known, is_null| is_known && is_null)
+}
+
+/// The message without some of the members that are compared. `is_left_out` is told of each whether there was one of its name before in
+/// that object, and whether it is null.
+fn without(json: &str, is_left_out: impl Fn(bool, bool) -> bool) -> Option<String> {
     let bytes = json.as_bytes();
     // Of each level, which of the names it has: a bit each.
     let mut names = [0_u64; MAX_DEPTH];
@@ -145,11 +162,10 @@ fn first_of_repeated(json: &str) -> Option<String> {
                 else {
                     continue;
                 };
-                if *known >> bit & 1 == 1 {
+                if is_left_out(*known >> bit & 1 == 1, is_null(bytes, at)) {
                     left_out = Some((comma.unwrap_or(start), depth));
-                } else {
-                    *known |= 1 << bit;
                 }
+                *known |= 1 << bit;
                 continue;
             }
             b'{' => {
@@ -180,6 +196,12 @@ fn first_of_repeated(json: &str) -> Option<String> {
     let mut first = first?;
     first.push_str(json.get(copied..)?);
     Some(first)
+}
+
+/// Whether null is the value of the key that ends in front of `at`.
+fn is_null(bytes: &[u8], at: usize) -> bool {
+    let rest = bytes.get(at..).unwrap_or_default().trim_ascii_start();
+    rest.strip_prefix(b":").is_some_and(|rest| rest.trim_ascii_start().starts_with(b"null"))
 }
 
 /// The members that are compared. Others are compared with nothing, so that no number of them hides one of these.
@@ -250,6 +272,24 @@ mod tests {
         ];
         for (json, expected) in cases {
             assert_eq!(first_of_repeated(json).as_deref(), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn null_says_nothing_behind_another_member_of_its_name() {
+        let cases = [
+            (r#"{"method":"a","method":"b","method": null }"#, Some(r#"{"method":"a","method":"b"}"#)),
+            (
+                r#"{"id":1,"params":{"name":"a","name":null},"x":null}"#,
+                Some(r#"{"id":1,"params":{"name":"a"},"x":null}"#),
+            ),
+            (r#"{"id":null,"id":2,"id":null,"b":1}"#, Some(r#"{"id":null,"id":2,"b":1}"#)),
+            (r#"{"id":1,"params":{"name":null,"name":"a"}}"#, None),
+            (r#"{"name":null}"#, None),
+            (r#"{"name":"null","name":"nullable"}"#, None),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(without_nulls(json).as_deref(), expected, "{json}");
         }
     }
 

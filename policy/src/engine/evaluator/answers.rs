@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::inspection;
-use super::listing::{beside_entries, page_of};
+use super::listing::{as_all_read, beside_entries, page_of};
 use super::rounds::GoesOn;
 use super::verdict::{Evaluation, report_verdict};
 use super::{About, Context, Evaluator, Scope, Seen};
@@ -17,7 +17,7 @@ use crate::engine::seen::{Earlier, Reading};
 use crate::event::{Detection, MessageKind, Subject};
 use crate::guard::{Operation, Recorded, ToolFacts};
 use crate::guards;
-use crate::protocol::{Kind, Message, members, meta, respell, string, without};
+use crate::protocol::{Kind, Message, decode_str, members, meta, respell, string, without};
 
 /// What an answer is of.
 fn subject(asked: &Asked) -> Subject {
@@ -238,12 +238,20 @@ impl Evaluator {
         };
         match asked {
             Asked::Initialize(_) | Asked::Discover(_) => {
-                let [instructions, info] = members(result.get(), ["instructions", "serverInfo"]);
                 let of_meta = meta::server_info_of_meta(result);
-                let mut found = vec![reader.text(INSTRUCTIONS, &string(instructions))];
-                let respelled = reading.respelled.map(|result| members(result.get(), ["instructions"])[0]);
-                found.extend(respelled.map(|text| reader.text(INSTRUCTIONS, &string(text))));
-                found.extend(info.map(|info| inspection::under("/serverInfo", reader.tool(info.get()))));
+                let mut found = Vec::new();
+                for given in as_all_read(result, reading.respelled, "instructions") {
+                    found.push(match decode_str(given.get()) {
+                        Some(text) => reader.text(INSTRUCTIONS, &text),
+                        // Some clients take whatever it is.
+                        None => {
+                            let tools = self.tool_names(&scope.session);
+                            inspection::under(INSTRUCTIONS, reader.result(given.get(), tools))
+                        }
+                    });
+                }
+                let infos = as_all_read(result, reading.respelled, "serverInfo").into_iter();
+                found.extend(infos.map(|info| inspection::under("/serverInfo", reader.tool(info.get()))));
                 found.extend(of_meta.map(|info| inspection::under(INFO_FIELD, reader.tool(info.get()))));
                 let rest = without(result.get(), &["instructions", "serverInfo"]);
                 found.push(reader.result(&rest, self.tool_names(&scope.session)));

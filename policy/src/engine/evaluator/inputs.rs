@@ -13,7 +13,7 @@ use crate::engine::recorder::clip;
 use crate::event::{MessageKind, Subject};
 use crate::guard::Operation;
 use crate::protocol::{
-    self, Id, Kind, Message, Method, decode_str, every_member, members, members_once, without,
+    self, Id, Kind, Message, Method, Otherwise, decode_str, every_member, members, members_once, without,
 };
 use crate::terms::{Direction, escape_pointer};
 
@@ -54,11 +54,26 @@ impl Evaluator {
             }
             cx.reporter.counters.input_requests += 1;
             let field = pointer(field, &key);
-            let mut message = request_of(entry);
-            message.misdirected(Direction::ServerToClient);
-            self.judge_request(cx, scope, seen, (id, &message), &format!("{field}/params"), None);
-            self.search_unasked(cx, scope, seen, (Some(id.clone()), &message), &field);
+            let message = request_of(entry);
             report_repeated_input(cx, scope, seen, id, &message, &field);
+            // A client may take another of members with one name.
+            let Otherwise { respelled, others } = Otherwise::of(entry.get(), Direction::ServerToClient);
+            let others = others.into_iter().chain(respelled.map(|respelled| respelled.json));
+            let others: Vec<Box<RawValue>> =
+                others.filter_map(|json| RawValue::from_string(json).ok()).collect();
+            let readings = std::iter::once(message).chain(others.iter().map(|json| request_of(json)));
+            let mut known: Vec<(String, Option<&str>)> = Vec::new();
+            for mut message in readings {
+                let Kind::Request { method, params, .. } = &message.kind else { continue };
+                let asked = (method.as_str().to_owned(), params.map(RawValue::get));
+                if known.contains(&asked) {
+                    continue;
+                }
+                known.push(asked);
+                message.misdirected(Direction::ServerToClient);
+                self.judge_request(cx, scope, seen, (id, &message), &format!("{field}/params"), None);
+                self.search_unasked(cx, scope, seen, (Some(id.clone()), &message), &field);
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
+use smallvec::SmallVec;
 
 use super::held::Review;
 use super::ui::{interface, widening};
@@ -48,6 +49,8 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// Most names of one definition.
+const MOST_NAMES: usize = 8;
 /// Most entries of one page that are evaluated at once: more than a server's registry has room for.
 const MOST_AT_ONCE: usize = 8_192;
 
@@ -64,6 +67,23 @@ pub(in crate::engine) fn beside_entries(kind: ItemKind, result: &RawValue) -> Co
         return result.get().into();
     }
     without(result.get(), &[list])
+}
+
+/// What the members of a result by this name are, each once: in it as it is, and for readers that do not regard case.
+pub(in crate::engine) fn as_all_read<'a>(
+    result: &'a RawValue,
+    respelled: Option<&'a RawValue>,
+    name: &str,
+) -> Vec<&'a RawValue> {
+    let mut all: Vec<&RawValue> = Vec::new();
+    for result in [Some(result), respelled].into_iter().flatten() {
+        for json in every_member(result.get(), name).unwrap_or_default() {
+            if !all.iter().any(|known| known.get() == json.get()) {
+                all.push(json);
+            }
+        }
+    }
+    all
 }
 
 /// The entries of a list, as each of its readers has them: those under every member of its name, and those of the result as it is
@@ -149,7 +169,7 @@ impl Evaluator {
         for number in 0..parts {
             let part = entries.chunks(MOST_AT_ONCE).nth(number).unwrap_or_default();
             let part: Vec<Entry<'_>> =
-                part.iter().filter_map(|json| self.entry(cx, scope, kind, json)).collect();
+                part.iter().flat_map(|json| self.entries_of(cx, scope, seen, kind, (json, result))).collect();
             let (begins, ends) = (first && number == 0, last && number + 1 == parts);
             if begins && last {
                 self.public_list(cx, seen, kind, result, &part);
@@ -171,41 +191,49 @@ impl Evaluator {
         seen: Seen<'_>,
         result: &RawValue,
     ) {
-        let readings = [Some(result), seen.reading.respelled];
-        let mut texts: Vec<&RawValue> = Vec::new();
-        for result in readings.into_iter().flatten() {
-            for text in every_member(result.get(), "instructions").unwrap_or_default() {
-                if !texts.iter().any(|known| known.get() == text.get()) {
-                    texts.push(text);
-                }
-            }
-        }
         // Inspected as texts.
+        let texts = as_all_read(result, seen.reading.respelled, "instructions");
         let entries: Vec<Entry<'_>> =
             texts.into_iter().map(|json| Entry::uninspected(String::new(), json)).collect();
         self.page(cx, scope, seen, (ItemKind::Instructions, true, true), &entries);
     }
 
-    fn entry<'a>(
+    /// The entries that a definition is: one for each of its names, where it has several, since readers differ on which of them counts. As it
+    /// is respelled it has the last of them. One without a name is inspected all the same.
+    fn entries_of<'a>(
         &mut self,
         cx: &mut Context<'_>,
         scope: &Scope,
+        seen: Seen<'_>,
         kind: ItemKind,
-        json: &'a RawValue,
-    ) -> Option<Entry<'a>> {
-        let (_, name) = keys(kind);
-        let [name] = members(json.get(), [name]);
-        let Some(name) = name.and_then(|name| decode_str(name.get())) else {
-            cx.reporter.counters.invalid_tools += 1;
-            return None;
-        };
+        (json, result): (&'a RawValue, &RawValue),
+    ) -> SmallVec<[Entry<'a>; 1]> {
         let server = (kind == ItemKind::Tool).then_some(&*scope.server.0);
         let known = match cx.reader() {
             Some(reader) => reader.know(&mut self.definitions, server, json.get()),
             None => self.definitions.know(None, json.get()),
         };
-        let name = if kind == ItemKind::Tool { bounded_name(&name) } else { name.into_owned() };
-        Some(Entry { name, json, known })
+        let (_, name) = keys(kind);
+        let mut entries: SmallVec<[Entry<'a>; 1]> = SmallVec::new();
+        let is_as_sent = result.get().as_bytes().as_ptr_range().contains(&json.get().as_ptr());
+        let mut names = every_member(json.get(), name).unwrap_or_default();
+        if !is_as_sent {
+            names.drain(..names.len().saturating_sub(1));
+        }
+        for name in names {
+            let Some(name) = decode_str(name.get()) else { continue };
+            let name = if kind == ItemKind::Tool { bounded_name(&name) } else { name.into_owned() };
+            if entries.len() < MOST_NAMES && entries.iter().all(|entry| entry.name != name) {
+                entries.push(Entry { name, json, known: Arc::clone(&known) });
+            }
+        }
+        if entries.is_empty() {
+            cx.reporter.counters.invalid_tools += 1;
+            if !cx.is_reported(scope.connection, "nameless", &hex(&known.hash)) {
+                cx.report_found(scope, seen.time, &About::of(Subject::Definition), &known.found);
+            }
+        }
+        entries
     }
 
     pub(super) fn page(

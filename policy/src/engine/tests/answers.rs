@@ -126,6 +126,10 @@ fn each_of_repeated_members_counts() {
         (r#""params":{"name":"a\u0000rm"}"#, "allow"),
         (r#""params":{"name":"rm\u0000","name":"a"}"#, "block"),
         (r#""params":{"name\u0000":"rm","name":"a"}"#, "block"),
+        (r#""params":{"name":"a","name":"rm","name":null}"#, "block"),
+        (r#""params":{"name":"a","NAME":"rm","name":null}"#, "block"),
+        (r#""params":{"name":"rm"},"params":null"#, "block"),
+        (r#""method":"ping","method":"tools/call","method":null,"params":{"name":"rm"}"#, "block"),
         (r#""params":{"Name":"rm\u0000x"}"#, "block"),
         (
             &format!(

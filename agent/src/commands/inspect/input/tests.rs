@@ -65,6 +65,9 @@ fn input_file_kind_follows_its_content() {
         (r#"[{"name":"t","url":"http://h","description":"d"}]"#, Ok("t")),
         // What a server puts beside a definition does not make it something else.
         (r#"[{"name":"t","inputSchema":{},"command":"x"}]"#, Ok("t")),
+        (r#"{"name":"t","inputSchema":{},"x":{"mcpServers":{"a":{"command":"x"}}}}"#, Ok("t | a=x")),
+        (r#"{"name":"t","inputSchema":{"mcpServers":{"a":{"command":"x"}}}}"#, Ok("t")),
+        (r#"{"compilerOptions":{"target":"es2022"}}"#, Err("no definition")),
         ("[]", Ok("")),
         (r#"{"tools":5}"#, Err("no list")),
         (r#"[{"name":"a"},{"description":"b"}]"#, Err("entry 1 of the list is no definition")),
@@ -129,6 +132,26 @@ fn servers_are_found_in_every_client_form() {
         ),
         (r#"{"customizations":{"vscode":{"mcp":{"servers":{"a":{"command":"x"}}}}}}"#, "a=x"),
         (r#"{"amp.mcpServers":{"a":{"command":"x"}}}"#, "a=x"),
+        (
+            r#"{"mcp":{"servers":{"a":{"command":"x"}}},"tide.advanced":{"mcpServers":[{"name":"b","command":"y"}]}}"#,
+            "a=x b=y",
+        ),
+        (r#"{"mcpServers":{},"agents":{"r":{"mcp-servers":{"a":{"url":"http://h/"}}}}}"#, "a=http://h/"),
+        ("mcp_servers = {}\n[profiles.r.mcp_servers.a]\ncommand = \"x\"\n", "a=x"),
+        (r#"{"mcp":{"stdio_servers":[{"name":"a","command":"x"}]}}"#, "a=x"),
+        (r#"{"name":"m","plugins":[{"name":"p","mcpServers":{"a":{"command":"x"}}}]}"#, "a=x"),
+        (
+            "mcp:\n  servers: { a: { command: x } }\n  targets:\n    - name: b\n      target: npx -y 'b c'\n    - { name: c, target: https://h/ }\n",
+            "a=x b=npx -y b c c=https://h/",
+        ),
+        (
+            r#"{"mcpServers":{"a":{"command":"x"}},"mcp":{"serverCommand":"y --stdio"}}"#,
+            "mcp.serverCommand=y --stdio a=x",
+        ),
+        (r#"{"mcp":{"serverCommand":"y --stdio"}}"#, "mcp.serverCommand=y --stdio"),
+        (r#"{"mcpServers":{"a":{"command":"x"}},"mcp":{"b":{"command":"y"},"timeout":5}}"#, "b=y a=x"),
+        (r#"{"mcpServers":{"a":{"baseUrl":"http://h/"}}}"#, "a=http://h/"),
+        (r#"{"mcpServers":{"a":{"command":"x","env":{"mcpServers":"y"}}}}"#, "a=x"),
         (r#"{"mcpServers":{"a":{"command":"x"},"b":{"command":"y"}},"mcp":{"excluded":["a"]}}"#, "!a=x b=y"),
         (r#"{"mcpServers":{"a":{"command":"x"},"b":{"command":"y"}},"mcp":{"allowed":["a"]}}"#, "a=x !b=y"),
         (
