@@ -235,6 +235,17 @@ pub fn parse<'a>(frame: &'a [u8], scratch: &'a mut String) -> Result<Parsed<'a>,
     Ok(parsed)
 }
 
+/// A frame as JSON for those to whom an escape that JSON does not have is the character itself, where it is another for others.
+pub fn with_bare_escapes(frame: &[u8]) -> Option<String> {
+    let is_odd = |pair: &[u8]| matches!(pair, [b'\\', b'v' | b'0' | b'x']);
+    frame.windows(2).find(|pair| is_odd(pair))?;
+    let text = String::from_utf8_lossy(frame);
+    let [mut usual, mut bare] = [const { String::new() }; 2];
+    mend::mend(&text, &mut usual);
+    mend::mend_with(&text, &mut bare, mend::Escapes::Bare);
+    (usual != bare).then_some(bare)
+}
+
 fn parse_text(text: &str) -> Result<Parsed<'_>, ProtocolError> {
     let failed = |source| ProtocolError::Json { bytes: text.len(), source };
     let batch = text.trim_start().starts_with('[');

@@ -6,6 +6,7 @@ mod answers;
 mod approvals;
 mod decisions;
 mod definitions;
+mod entries;
 mod external;
 mod held;
 mod inputs;
@@ -25,8 +26,8 @@ mod unlisted;
 mod verdict;
 
 pub use approvals::WaitingTool;
+pub(super) use entries::{as_all_read, beside_entries, listed_entries};
 pub use judge::{Judge, ServerStanding};
-pub(super) use listing::{as_all_read, beside_entries, listed_entries};
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -81,7 +81,29 @@ impl Engine {
         if parsed.messages.is_empty() {
             self.parts(out).cx.report_invalid(seen, frame);
         }
+        if parsed.relaxed {
+            self.with_bare_escapes(read, frame, &parsed.messages, out);
+        }
         self.within(seen, frame, true, out);
+    }
+
+    /// Takes the messages of a frame that are others for those to whom an escape that JSON does not have is the character itself.
+    fn with_bare_escapes(
+        &mut self,
+        seen: Seen<'_>,
+        frame: &[u8],
+        messages: &[Message<'_>],
+        out: &mut Vec<Output>,
+    ) {
+        let Some(bare) = protocol::with_bare_escapes(frame) else { return };
+        let mut scratch = String::new();
+        let Ok(mut others) = protocol::parse(bare.as_bytes(), &mut scratch) else { return };
+        for (message, other) in messages.iter().zip(&mut others.messages) {
+            other.misdirected(seen.direction);
+            if !says_the_same(&message.kind, &other.kind) {
+                self.one_reading(seen, other, out);
+            }
+        }
     }
 
     /// Takes the messages that some readers find in a frame. Whether there are any.

@@ -34,9 +34,23 @@ pub(super) struct Mended {
 ///   sets); `true`, `false` and `null` may be in any case (PHP), and numbers in other spellings (`+1`, `.5`, `007`, `0x10`);
 /// - what some reader calls white space becomes a blank, outside of strings.
 pub(super) fn mend(text: &str, out: &mut String) -> Mended {
+    mend_with(text, out, Escapes::Json5)
+}
+
+/// What an escape is that JSON does not have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Escapes {
+    /// That of JSON5, where it has it.
+    Json5,
+    /// The character itself, whichever (Ruby's json up to 2.9; Jackson with `ALLOW_BACKSLASH_ESCAPING_ANY_CHARACTER`).
+    Bare,
+}
+
+/// As [`mend`], with these escapes.
+pub(super) fn mend_with(text: &str, out: &mut String, escapes: Escapes) -> Mended {
     out.clear();
     out.reserve(text.len());
-    let mut mender = Mender { rest: text, out, comma: None, objects: 0, mended: Mended::default() };
+    let mut mender = Mender { rest: text, out, comma: None, objects: 0, mended: Mended::default(), escapes };
     while let Some(character) = mender.rest.chars().next() {
         mender.structure(character);
     }
@@ -51,6 +65,7 @@ struct Mender<'a> {
     /// How many objects are open. Outside of them a word is part of a log line (`[INFO] …`), and no value.
     objects: usize,
     mended: Mended,
+    escapes: Escapes,
 }
 
 impl Mender<'_> {
@@ -244,6 +259,11 @@ impl Mender<'_> {
                 self.control(character);
             }
             Some('\'') => self.replace(1, "'"),
+            Some('x' | 'v' | '0') if self.escapes == Escapes::Bare => {
+                let length = self.rest.chars().next().map_or(0, char::len_utf8);
+                let by = self.rest.get(..length).unwrap_or_default().to_owned();
+                self.respell(length, &by);
+            }
             Some('x') => self.byte(),
             Some('v') => self.respell(1, "\\u000b"),
             Some('0') => self.respell(1, "\\u0000"),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use super::entries::{as_all_read, beside_entries};
 use super::inspection;
-use super::listing::{as_all_read, beside_entries, page_of};
+use super::listing::page_of;
 use super::rounds::GoesOn;
 use super::verdict::{Evaluation, report_verdict};
 use super::{About, Context, Evaluator, Scope, Seen};

@@ -1,6 +1,7 @@
 //! What is reported of definitions that are no tools: instructions, prompts, resource templates, interfaces.
 
-use super::listing::{Entry, change_action, keys, status};
+use super::entries::keys;
+use super::listing::{Entry, change_action, status};
 use super::ui::{interface, widening};
 use super::{About, Context, Evaluator, Scope, Seen};
 use crate::detect::{INSTRUCTIONS, Inspection, Reader};

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::listing::{Entry, keys};
+use super::entries::keys;
+use super::listing::Entry;
 use super::ui::{interface_of, silent_interface};
 use super::{Context, Evaluator, Scope, Seen};
 use crate::engine::conversation::Breach;

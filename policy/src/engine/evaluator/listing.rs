@@ -1,13 +1,12 @@
 //! Lists that servers give: compared with what was known, and reported; what is reported of items that are no tools is in
 //! `definitions`.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
+use super::entries::{as_all_read, keys, listed_entries};
 use super::held::Review;
 use super::ui::{interface, widening};
 use super::{About, Connections, Context, Evaluator, Scope, Seen};
@@ -23,7 +22,7 @@ use crate::event::{
     ToolChanged, ToolRemoved, ToolSeen, ToolStatus,
 };
 use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
-use crate::protocol::{Method, decode_str, every_member, members, respell, value, without};
+use crate::protocol::{Method, decode_str, every_member, members, value};
 use crate::registry::{Change, ChangeKind, ItemKind, Offer, Outcome, Page};
 use crate::terms::{Direction, SessionId, Timestamp};
 
@@ -53,79 +52,6 @@ impl<'a> Entry<'a> {
 const MOST_NAMES: usize = 8;
 /// Most entries of one page that are evaluated at once: more than a server's registry has room for.
 const MOST_AT_ONCE: usize = 8_192;
-
-/// What stands in the result of a list beside its entries.
-pub(in crate::engine) fn beside_entries(kind: ItemKind, result: &RawValue) -> Cow<'_, str> {
-    let (list, _) = keys(kind);
-    let is_list = |json: &RawValue| {
-        let entries: Vec<&RawValue> = serde_json::from_str(json.get()).unwrap_or_default();
-        json.get().starts_with('[') && entries.iter().all(|entry| entry.get().starts_with('{'))
-    };
-    // What is no list, or no entry, no client may take for one; but it is said.
-    let all = every_member(result.get(), list).unwrap_or_default();
-    if all.is_empty() || !all.into_iter().all(is_list) {
-        return result.get().into();
-    }
-    without(result.get(), &[list])
-}
-
-/// What the members of a result by this name are, each once: in it as it is, and for readers that do not regard case.
-pub(in crate::engine) fn as_all_read<'a>(
-    result: &'a RawValue,
-    respelled: Option<&'a RawValue>,
-    name: &str,
-) -> Vec<&'a RawValue> {
-    let mut all: Vec<&RawValue> = Vec::new();
-    for result in [Some(result), respelled].into_iter().flatten() {
-        for json in every_member(result.get(), name).unwrap_or_default() {
-            if !all.iter().any(|known| known.get() == json.get()) {
-                all.push(json);
-            }
-        }
-    }
-    all
-}
-
-/// The entries of a list, as each of its readers has them: those under every member of its name, and those of the result as it is
-/// for readers that do not regard case. `None` where there is no list.
-pub(in crate::engine) fn listed_entries<'a>(
-    kind: ItemKind,
-    result: &'a RawValue,
-    respelled: Option<&'a RawValue>,
-) -> Option<Vec<&'a RawValue>> {
-    let (list, name) = keys(kind);
-    let mut all: Option<Vec<&RawValue>> = None;
-    // As they stand, and respelled where they have the same name then: that is one entry.
-    let mut known: HashSet<Cow<'_, str>> = HashSet::new();
-    let name_of = |json: &str| members(json, [name])[0].map(|name| name.get().to_owned());
-    for result in [Some(result), respelled].into_iter().flatten() {
-        for json in every_member(result.get(), list)? {
-            let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(json.get()) else { continue };
-            match &mut all {
-                None => all = Some(entries),
-                Some(all) => {
-                    known.extend(all.iter().map(|entry| Cow::Borrowed(entry.get())));
-                    let respelled = all.iter().filter_map(|entry| Some((entry, respell(entry.get())?.json)));
-                    let same = respelled.filter(|(entry, json)| name_of(entry.get()) == name_of(json));
-                    known.extend(same.map(|(_, json)| Cow::Owned(json)));
-                    all.extend(entries.into_iter().filter(|entry| !known.contains(entry.get())));
-                }
-            }
-        }
-    }
-    all
-}
-
-/// Under which member of the answer the entries stand, and under which of an entry its name.
-pub(super) fn keys(kind: ItemKind) -> (&'static str, &'static str) {
-    match kind {
-        ItemKind::Tool => ("tools", "name"),
-        ItemKind::Prompt => ("prompts", "name"),
-        ItemKind::ResourceTemplate => ("resourceTemplates", "uriTemplate"),
-        ItemKind::Instructions => ("instructions", ""),
-        ItemKind::Interface => ("contents", "uri"),
-    }
-}
 
 impl Evaluator {
     /// A server says that a list of its is another now. What changed is known when the client asks for it again.

@@ -129,6 +129,10 @@ fn each_of_repeated_members_counts() {
         (r#""params":{"name":"a","name":"rm","name":null}"#, "block"),
         (r#""params":{"name":"a","NAME":"rm","name":null}"#, "block"),
         (r#""params":{"name":"rm"},"params":null"#, "block"),
+        (r#""params":{"name":"r\x6d"}"#, "block"),
+        (r#""params":{"name":"\vet"}"#, "block"),
+        (r#""params":{"name":"\0x"}"#, "block"),
+        (r#""params":{"name":"a\vet"}"#, "allow"),
         (r#""method":"ping","method":"tools/call","method":null,"params":{"name":"rm"}"#, "block"),
         (r#""params":{"Name":"rm\u0000x"}"#, "block"),
         (
@@ -141,7 +145,7 @@ fn each_of_repeated_members_counts() {
         (r#""result":{"action":"accept"},"Method":"tools/call","Params":{"name":"rm"}"#, "block"),
         (r#""params":{"name":"a","arguments":{"name":"rm","name":"b"}}"#, "allow"),
     ] {
-        let mut bench = bench("policy: { denied_tools: [{ tool: rm }] }");
+        let mut bench = bench("policy: { denied_tools: [{ tool: rm }, { tool: vet }, { tool: '0x' }] }");
         bench.out.clear();
         let method = if params.contains("Method") { "" } else { r#""method":"tools/call","# };
         bench.c2s(1, &format!(r#"{{"jsonrpc":"2.0","id":60,{method}{params}}}"#));
