@@ -337,3 +337,22 @@ fn version_is_read_from_packages_images_and_paths() {
         assert_eq!(version(&quoted_argv(line), Some(executable)).as_deref(), expected, "{line}");
     }
 }
+
+/// A command line, and its id where it is shown: programs behind assignments are no secrets, and what is masked by the word in front
+/// of it is one.
+#[test]
+fn id_is_shown_unless_it_is_a_secret() {
+    for (line, expected) in [
+        ("ssh host 'LEVEL_KEY=1 kelp-mcp'", "kelp-mcp"),
+        ("ssh host 'cd /srv && API_TOKEN=1 exec kelp-mcp'", "kelp-mcp"),
+        ("supergateway --stdio 'KEY=1 npx -y @bay/kelp-mcp'", "kelp-mcp"),
+        ("sh -c 'API_KEY=\"a b\" uvx kelp-mcp'", "kelp-mcp"),
+        ("env -S 'API_KEY=1 uvx kelp-mcp'", "kelp-mcp"),
+        ("npx -c 'API_KEY=1 kelp-mcp'", "kelp-mcp"),
+        ("npx -y @bay/kelp-mcp", "kelp-mcp"),
+        ("ssh host 'kelp-mcp --password hunter2'", "kelp-mcp"),
+        ("npx -y --token @bay/hunter2-mcp", "***"),
+    ] {
+        assert_eq!(shown_id(&quoted_argv(line)), expected, "{line}");
+    }
+}

@@ -307,7 +307,11 @@ impl Command {
         let line = options::value(own, "-c --call").filter(|_| options.has_one("--call"));
         let words = line.map(shell::words).unwrap_or_default();
         let rest: Vec<&str> = match line {
-            Some(_) => words.iter().map(String::as_str).collect(),
+            Some(_) => {
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                self.in_text(&words);
+                words
+            }
             None => options.behind(args).to_vec(),
         };
         match (from, rest.split_first()) {

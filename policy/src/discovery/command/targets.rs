@@ -1,25 +1,16 @@
 //! What a bridge or a runner stands for: the URL, command, name or host in its arguments. It is another server for each.
 
 mod bridges;
+mod words;
 
 use std::borrow::Cow;
 
-use sha2::{Digest as _, Sha256};
-
 use super::Command;
-use crate::definition::hex;
 use crate::discovery::options::{self, Options, is_in};
 use crate::discovery::piece::Role;
 use crate::discovery::{names, places};
-use crate::redact::redact_word;
-
-/// Longest target that is kept as it is, in bytes.
-const MAX_BYTES: usize = 240;
-/// Hexadecimal digits of a digest that stands for a secret, or for what is too long.
-const DIGEST_DIGITS: usize = 12;
-/// Ports that an address need not name: of its scheme.
-const PORTS: [(&str, &str); 5] =
-    [("http", "80"), ("https", "443"), ("ws", "80"), ("wss", "443"), ("ssh", "22")];
+use words::{bounded, digest, named, word};
+pub(super) use words::{is_url, place};
 
 /// What `kubectl exec` takes in front of a name, in all spellings (kubectl api-resources).
 const KINDS: [&str; 7] = [
@@ -254,8 +245,15 @@ impl Bridge {
         while let Some(arg) = args.get(at) {
             let rest = || args.get(at..).unwrap_or_default();
             if *arg == "--" {
+                // getopt(3): it ends the options; the host is still the first word behind it.
+                let missing = match self.operands {
+                    Operands::Line(count) => count.saturating_sub(found.operands.len()),
+                    _ => 0,
+                };
+                let mut behind = rest().iter().skip(1).copied();
+                found.operands.extend(behind.by_ref().take(missing));
                 if has_command {
-                    found.command = rest().iter().skip(1).copied().collect();
+                    found.command = behind.collect();
                 }
                 break;
             }
@@ -348,10 +346,16 @@ fn known_by(command: &Command, text: &str) -> String {
         (None, _) if command.container.is_some() => String::new(),
         (None, _) => digest(text),
         (Some(piece), directory) => match (piece.path.as_deref(), directory) {
-            (Some(path), Some(directory)) if piece.role == Role::Script && !path.starts_with('/') => {
+            // A program without a slash is one of `PATH`.
+            (Some(path), Some(directory))
+                if !path.starts_with('/') && (piece.role == Role::Script || path.contains('/')) =>
+            {
                 places::lasting(&format!("{directory}/{path}"))
             }
             (Some(path), _) => places::lasting(path),
+            (None, Some(directory)) if piece.is_nameless_module() => {
+                format!("{} in {}", piece.name, places::lasting(directory))
+            }
             (None, _) => piece.name.clone(),
         },
     };
@@ -362,81 +366,6 @@ fn known_by(command: &Command, text: &str) -> String {
     match command.target.as_deref().filter(|target| !target.is_empty()) {
         Some(target) => format!("{} to {target}", program.join(" ")),
         None => program.join(" "),
-    }
-}
-
-/// Whether a word is an address: a scheme and what stands behind `://`.
-pub(super) fn is_url(word: &str) -> bool {
-    word.split_once("://").is_some_and(|(scheme, rest)| {
-        !rest.is_empty()
-            && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.:".contains(&byte))
-    })
-}
-
-/// Scheme, host, port and path of a URL: what it leads to, and nothing that may be a secret.
-pub(super) fn place(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return word(url) };
-    let scheme = scheme.to_ascii_lowercase();
-    // A password with such a character in it, which should have been escaped.
-    let authority = until(rest, &['/', '?', '#', ';']);
-    let is_login = !authority.contains('@')
-        && !authority.starts_with('[')
-        && authority.split_once(':').is_some_and(|(_, port)| !is_port(port));
-    let rest = rest.rsplit_once('@').filter(|_| is_login).map_or(rest, |(_, behind)| behind);
-    let rest = until(rest, &['?', '#', ';']);
-    let authority = until(rest, &['/']);
-    let path = rest.get(authority.len()..).unwrap_or_default();
-    // What is left of a login that was cut off.
-    let is_cut = is_login && authority.split_once(':').is_some_and(|(_, port)| !is_port(port));
-    let authority = if is_cut { until(authority, &[':']) } else { authority };
-    let host = authority.rsplit('@').next().unwrap_or(authority).to_ascii_lowercase();
-    let host = PORTS
-        .iter()
-        .filter(|(of, _)| *of == scheme)
-        .find_map(|(_, port)| host.strip_suffix(port)?.strip_suffix(':'))
-        .unwrap_or(&host);
-    let whole = format!("{scheme}://{host}{}", path.trim_end_matches('/'));
-    let shown = redact_word(&whole);
-    if shown == whole {
-        return clean(&whole);
-    }
-    let (parts, kept): (Vec<&str>, Vec<&str>) = (whole.split('/').collect(), shown.split('/').collect());
-    if parts.len() != kept.len() {
-        return format!("{scheme}://{}", digest(&whole));
-    }
-    let parts =
-        parts.iter().zip(kept).map(|(part, kept)| if *part == kept { clean(part) } else { digest(part) });
-    parts.collect::<Vec<_>>().join("/")
-}
-
-fn is_port(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn until<'a>(text: &'a str, ends: &[char]) -> &'a str {
-    text.split(ends).next().unwrap_or(text)
-}
-
-/// A word as it stands in a target: an address without secrets, or the digest of what looks like one.
-fn word(text: &str) -> String {
-    if is_url(text) {
-        return place(text);
-    }
-    let is_open = |text: &str| redact_word(text) == text;
-    match text.rsplit_once('@') {
-        _ if is_open(text) => clean(text),
-        // `user:password@host`
-        Some((_, host)) if is_open(host) => clean(host),
-        _ => digest(text),
-    }
-}
-
-/// A name without the version behind it.
-fn named(operand: &str) -> Cow<'_, str> {
-    match operand.char_indices().skip(1).find(|(_, character)| *character == '@') {
-        Some(_) if names::version(operand).is_some() && !is_url(operand) => names::package(operand).into(),
-        _ => operand.into(),
     }
 }
 
@@ -469,24 +398,6 @@ fn replicated(pod: &str) -> Cow<'_, str> {
         None if last.bytes().any(|byte| byte.is_ascii_digit()) => format!("{before}-*").into(),
         None => pod.into(),
     }
-}
-
-fn clean(text: &str) -> String {
-    let is_bad = |character: char| character.is_whitespace() || character.is_control();
-    text.chars().map(|character| if is_bad(character) { '-' } else { character }).collect()
-}
-
-fn digest(text: &str) -> String {
-    let digest = hex(&Sha256::digest(text));
-    digest.get(..DIGEST_DIGITS).unwrap_or(&digest).to_owned()
-}
-
-fn bounded(target: String) -> String {
-    if target.len() <= MAX_BYTES {
-        return target;
-    }
-    let front = target.get(..target.floor_char_boundary(MAX_BYTES)).unwrap_or_default();
-    format!("{front}…{}", digest(&target))
 }
 
 #[cfg(test)]

@@ -151,6 +151,30 @@ fn programs_are_known_by_what_they_are() {
             ("mcp-proxy --port 2 -- python s.py", "/v/bin/mcp-proxy"),
             false,
         ),
+        (
+            "programs in directories elsewhere",
+            ("ssh box 'cd /srv/a && ./serve'", "/usr/bin/ssh"),
+            ("ssh box 'cd /srv/b && ./serve'", "/usr/bin/ssh"),
+            false,
+        ),
+        (
+            "modules in directories elsewhere",
+            ("ssh box 'cd /srv/a && python -m server'", "/usr/bin/ssh"),
+            ("ssh box 'cd /srv/b && python -m server'", "/usr/bin/ssh"),
+            false,
+        ),
+        (
+            "program of PATH, and what prepares it",
+            ("ssh box 'export A=1; t-mcp'", "/usr/bin/ssh"),
+            ("ssh -T -- box t-mcp", "/usr/bin/ssh"),
+            true,
+        ),
+        (
+            "script below another directory than that of what a bridge runs",
+            ("node ./bridge/supergateway.js --stdio 'cd /srv/b && t-mcp'", "/usr/bin/node"),
+            ("node /srv/a/bridge/supergateway.js --stdio t-mcp", "/usr/bin/node"),
+            true,
+        ),
     ];
     for (case, a, b, expected) in cases {
         let [a, b] = [a, b].map(|(line, executable)| {

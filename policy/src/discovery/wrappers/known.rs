@@ -11,6 +11,7 @@ const PLAIN: Wrapper = Wrapper {
     behind_dashes: false,
     text: "",
     command: "",
+    split: "",
     directory: "",
     is_text: false,
     has_environments: false,
@@ -75,7 +76,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         names: "env",
         options: Options::with(&["-u --unset -C --chdir -a --argv0 -S --split-string"]),
-        text: "-S --split-string",
+        split: "-S --split-string",
         directory: "-C --chdir",
         ..PLAIN
     },

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::words::MAX_BYTES;
 use super::*;
 
 proptest! {
