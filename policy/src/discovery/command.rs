@@ -3,6 +3,7 @@
 mod inline;
 mod launchers;
 mod runners;
+mod scripts;
 mod targets;
 
 use super::options::{self, is_in};

@@ -66,6 +66,9 @@ pub(super) const DENO: Options = Options {
     ],
     ..NONE
 };
+/// docs.deno.com/runtime/reference/cli/task
+pub(super) const DENO_TASK: Options =
+    Options::with(&["--cwd -c --config -f --filter --node-modules-dir --lock"]);
 /// bun.sh/docs/runtime
 pub(super) const BUN: Options = Options {
     one: &[
@@ -95,7 +98,7 @@ pub(super) const NPM: Options = Options {
 pub(super) const DLX: Options = Options {
     one: &[
         "-p --package --reporter -C --dir --cwd --store-dir --registry --loglevel --filter -F --allow-build \
-        --workspace-concurrency --config --use-node-version --virtual-store-dir --modules-dir --cpu --os --libc",
+        --filter-prod --workspace-concurrency --config --use-node-version --virtual-store-dir --modules-dir --cpu --os --libc",
     ],
     flags: "--shell-mode --silent -s --quiet -q --bun --verbose --no-install --yes -y --stream --color --no-color \
         --aggregate-output --use-stderr -w --workspace-root",

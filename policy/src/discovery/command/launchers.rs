@@ -1,6 +1,7 @@
 //! Interpreters, package runners and build tools: what their arguments say that runs.
 
 use super::inline::{self, Inline};
+use super::scripts::{DIRECTORIES, is_generic_script};
 use super::{Command, is_python, plain, runs};
 use crate::discovery::options::{self, Options, is_in};
 use crate::discovery::piece::Role;
@@ -40,19 +41,39 @@ impl Command {
             {
                 self.spec(spec, args, level);
             }
-            Some((&("task" | "install" | "eval" | "repl" | "test" | "compile"), _)) | None => {}
+            Some((&"task", rest)) => {
+                let own = tables::DENO_TASK.before(rest);
+                if let Some(directory) = options::value(own, DIRECTORIES) {
+                    self.directory = Some(directory.to_owned());
+                }
+                let packages: Vec<&str> = options::all(own, "-f --filter").collect();
+                self.scripts(&packages, tables::DENO_TASK.behind(rest).first().copied());
+            }
+            Some((&("install" | "eval" | "repl" | "test" | "compile"), _)) | None => {}
             Some(_) => self.script(rest, level),
         }
     }
 
     pub(super) fn bun(&mut self, args: &[&str], level: usize) {
-        if let Some(directory) = options::value(tables::BUN.before(args), "--cwd") {
+        let mut own = tables::BUN.before(args).to_vec();
+        let rest = match tables::BUN.behind(args) {
+            ["run", rest @ ..] => {
+                own.extend(tables::BUN.before(rest));
+                rest
+            }
+            rest => rest,
+        };
+        if let Some(directory) = options::value(&own, DIRECTORIES) {
             self.directory = Some(directory.to_owned());
         }
-        match tables::BUN.behind(args) {
+        let packages: Vec<&str> = options::all(&own, "-F --filter").collect();
+        match tables::BUN.behind(rest) {
             ["x", rest @ ..] => self.package(rest, &tables::DLX, level),
-            ["run", rest @ ..] => self.interpreted(rest, &tables::BUN, level),
-            rest => self.script(rest, level),
+            [script, ..] if !packages.is_empty() => self.scripts(&packages, Some(script)),
+            [script, ..] if self.directory.is_some() && is_generic_script(script) => {
+                self.push(Role::Script, "", Some(script));
+            }
+            _ => self.interpreted(rest, &tables::BUN, level),
         }
     }
 
@@ -279,18 +300,15 @@ impl Command {
         }
     }
 
-    /// `npm exec`, `pnpm dlx`: a launcher with subcommands. Scripts of the package in a directory are called after that.
+    /// `npm exec`, `pnpm dlx`: a launcher with subcommands. What is none of these may be a script of a project.
     pub(super) fn packages(&mut self, args: &[&str], subcommands: &str, options: &Options, level: usize) {
-        if let Some(directory) = options::value(options.before(args), "--prefix -C --dir --cwd") {
+        if let Some(directory) = options::value(options.before(args), DIRECTORIES) {
             self.directory = Some(directory.to_owned());
         }
         match options.behind(args).split_first() {
             Some((word, rest)) if is_in(subcommands, word) => self.package(rest, options, level),
-            // `npm --prefix DIR start`
-            Some((&("start" | "run" | "run-script"), _)) if self.directory.is_some() => {
-                self.push(Role::Script, "", Some("package.json"));
-            }
-            _ => {}
+            Some(_) => self.project_script(args, options),
+            None => {}
         }
     }
 

@@ -121,6 +121,11 @@ pub(super) fn target(name: &str, args: &[&str], level: usize) -> Option<String> 
     url.map(|url| bounded(place(url)))
 }
 
+/// What these words say.
+pub(super) fn of_words(words: &[&str]) -> String {
+    bounded(words.iter().map(|one| word(one)).collect::<Vec<_>>().join(" "))
+}
+
 /// What a program makes its tools of: the value of an option that says so, or else a URL or a file that is an operand.
 fn specification(args: &[&str]) -> Option<String> {
     let is_file = |arg: &&&str| {
@@ -210,10 +215,9 @@ impl Bridge {
             parts.push(if is_url(value) { place(value) } else { of_text(value, level) });
         }
         for names in self.qualifiers {
-            if let Some(value) = options::value(&found.options, names) {
-                let name = names.split_ascii_whitespace().next_back().unwrap_or_default();
-                parts.push(format!("{name}={}", word(value)));
-            }
+            let name = names.split_ascii_whitespace().next_back().unwrap_or_default();
+            let values = options::all(&found.options, names);
+            parts.extend(values.map(|value| format!("{name}={}", word(value))));
         }
         match (self.operands, found.command.as_slice()) {
             (_, []) => {}

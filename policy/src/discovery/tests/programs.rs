@@ -175,6 +175,33 @@ fn programs_are_known_by_what_they_are() {
             ("node /srv/a/bridge/supergateway.js --stdio t-mcp", "/usr/bin/node"),
             true,
         ),
+        (
+            "scripts of one project",
+            ("npm --prefix /srv/m run t", "/usr/bin/node"),
+            ("npm --prefix /srv/m run r", "/usr/bin/node"),
+            false,
+        ),
+        (
+            "workspaces of one project",
+            ("pnpm --dir /srv/m --filter a run start", "/usr/bin/node"),
+            ("pnpm --dir /srv/m --filter b run start", "/usr/bin/node"),
+            false,
+        ),
+        (
+            "a script, however it is called",
+            ("npm --prefix /srv/m -w a start", "/h/.nvm/versions/node/v20.1.0/bin/node"),
+            (
+                "npm run start --workspace=a --prefix=/srv/m -- --port 1",
+                "/h/.nvm/versions/node/v22.1.0/bin/node",
+            ),
+            true,
+        ),
+        (
+            "the start of a project",
+            ("npm --prefix /srv/m start", "/usr/bin/node"),
+            ("npm --prefix /srv/m run start", "/usr/bin/node"),
+            true,
+        ),
     ];
     for (case, a, b, expected) in cases {
         let [a, b] = [a, b].map(|(line, executable)| {
