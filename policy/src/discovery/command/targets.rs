@@ -89,6 +89,7 @@ struct Arguments<'a> {
 /// |---|---|
 /// | a URL | scheme, host, port and path, without user, query and fragment; a part that looks like a secret is a digest |
 /// | a command | what a pin knows its program by: package, module, image, script or program |
+/// | a file or a preset of definitions | its path without versions, or its name, behind that of the option |
 /// | a name, a host, a pod | the word; of a pod's name what its replicas have in common |
 pub(super) fn target(name: &str, args: &[&str], level: usize) -> Option<String> {
     let name = name.replace('_', "-");
@@ -102,8 +103,6 @@ pub(super) fn target(name: &str, args: &[&str], level: usize) -> Option<String> 
             return Some(bounded(found));
         }
     }
-    let is_bridge =
-        || name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| is_in(bridges::BRIDGE_WORDS, word));
     if is_known {
         return None;
     }
@@ -113,12 +112,19 @@ pub(super) fn target(name: &str, args: &[&str], level: usize) -> Option<String> 
     {
         return Some(bounded(word(&named(name))));
     }
-    let words = || name.split(|c: char| !c.is_ascii_alphanumeric());
-    if words().any(|word| is_in(bridges::GENERATOR_WORDS, word)) {
-        return specification(args).map(bounded);
+    let is_called = |list| name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| is_in(list, word));
+    let defined: Vec<String> = bridges::DEFINITIONS.iter().flat_map(|names| qualified(args, names)).collect();
+    if !defined.is_empty() {
+        return Some(bounded(defined.join(" ")));
     }
-    let url = is_bridge().then(|| first_url(args)).flatten();
-    url.map(|url| bounded(place(url)))
+    if is_called(bridges::GENERATOR_WORDS) {
+        return document(args, bridges::SPECIFICATIONS).map(bounded);
+    }
+    let url = is_called(bridges::BRIDGE_WORDS).then(|| first_url(args)).flatten();
+    if let Some(url) = url {
+        return Some(bounded(place(url)));
+    }
+    is_called(bridges::COLLECTION_WORDS).then(|| document(args, bridges::COLLECTIONS)).flatten().map(bounded)
 }
 
 /// What these words say.
@@ -127,15 +133,29 @@ pub(super) fn of_words(words: &[&str]) -> String {
 }
 
 /// What a program makes its tools of: the value of an option that says so, or else a URL or a file that is an operand.
-fn specification(args: &[&str]) -> Option<String> {
-    let is_file = |arg: &&&str| {
-        let is_document =
-            [".json", ".yaml", ".yml", ".graphql", ".proto", ".wsdl"].iter().any(|end| arg.ends_with(end));
-        !arg.starts_with('-') && (is_url(arg) || is_document)
-    };
-    let named = options::value(args, bridges::SPECIFICATIONS);
-    let found = named.or_else(|| args.iter().find(is_file).copied())?;
-    Some(if is_url(found) { place(found) } else { word(&places::lasting(found)) })
+fn document(args: &[&str], options: &str) -> Option<String> {
+    let is_file = |arg: &&&str| !arg.starts_with('-') && (is_url(arg) || is_document(arg));
+    let named = options::value(args, options);
+    Some(said(named.or_else(|| args.iter().find(is_file).copied())?))
+}
+
+fn is_document(arg: &str) -> bool {
+    [".json", ".yaml", ".yml", ".toml", ".graphql", ".proto", ".wsdl"].iter().any(|end| arg.ends_with(end))
+}
+
+/// An address, a file or a word that says what is served.
+fn said(value: &str) -> String {
+    match value {
+        url if is_url(url) => place(url),
+        path if path.starts_with(['/', '.', '~']) || is_document(path) => word(&places::lasting(path)),
+        name => word(name),
+    }
+}
+
+/// The values of an option with its name: the last one, of those that it has.
+fn qualified(args: &[&str], names: &str) -> Vec<String> {
+    let name = names.split_ascii_whitespace().next_back().unwrap_or_default();
+    options::all(args, names).map(|value| format!("{name}={}", said(value))).collect()
 }
 
 /// What a program of this name runs with these arguments, if it is a bridge to a command.
@@ -214,11 +234,7 @@ impl Bridge {
         for value in values.filter_map(|name| options::value(&found.options, name)) {
             parts.push(if is_url(value) { place(value) } else { of_text(value, level) });
         }
-        for names in self.qualifiers {
-            let name = names.split_ascii_whitespace().next_back().unwrap_or_default();
-            let values = options::all(&found.options, names);
-            parts.extend(values.map(|value| format!("{name}={}", word(value))));
-        }
+        parts.extend(self.qualifiers.iter().flat_map(|names| qualified(&found.options, names)));
         match (self.operands, found.command.as_slice()) {
             (_, []) => {}
             (Operands::Place, [url, ..]) if is_url(url) => parts.push(place(url)),

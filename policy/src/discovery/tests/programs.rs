@@ -202,6 +202,30 @@ fn programs_are_known_by_what_they_are() {
             ("npm --prefix /srv/m run start", "/usr/bin/node"),
             true,
         ),
+        (
+            "workers behind a bridge",
+            ("npx workers-mcp run t https://t.test/ /srv/t", "/usr/bin/node"),
+            ("npx workers-mcp run r https://r.test/ /srv/r", "/usr/bin/node"),
+            false,
+        ),
+        (
+            "presets",
+            ("npx -y @toolbox-sdk/server --prebuilt mysql --stdio", "/usr/bin/node"),
+            ("npx -y @toolbox-sdk/server --prebuilt redis --stdio", "/usr/bin/node"),
+            false,
+        ),
+        (
+            "files of tools",
+            ("apollo-mcp-server /srv/a.yaml", "/usr/bin/apollo-mcp-server"),
+            ("apollo-mcp-server /srv/b.yaml", "/usr/bin/apollo-mcp-server"),
+            false,
+        ),
+        (
+            "which tools of one program are offered",
+            ("uvx t-mcp --tools read", "UV/archive-v0/aB1/bin/t-mcp"),
+            ("uvx t-mcp --tools write --config b.json", "UV/archive-v0/aB2/bin/t-mcp"),
+            true,
+        ),
     ];
     for (case, a, b, expected) in cases {
         let [a, b] = [a, b].map(|(line, executable)| {

@@ -27,6 +27,20 @@ pub(super) const BRIDGE_WORDS: &str = "remote proxy bridge gateway relay tunnel 
 pub(super) const GENERATOR_WORDS: &str = "openapi swagger graphql postman wsdl odata openrpc asyncapi";
 pub(super) const SPECIFICATIONS: &str = "--spec --openapi-spec --api-spec --spec-url --spec-path --spec-file --openapi --swagger --schema \
     --schema-url --schema-path --api-spec-url --spec_url --endpoint --url --collection --document";
+/// Words in the name of a program that stands for several servers, and options that name the file that says which.
+pub(super) const COLLECTION_WORDS: &str = "hub gateway proxy router aggregator multiplexer orchestrator";
+pub(super) const COLLECTIONS: &str =
+    "--config -c --config-file --config-path --servers --servers-file --mcp-config --mcp-servers";
+/// Options that name the file or preset that defines a program's tools, however it is called.
+pub(super) const DEFINITIONS: &[&str] = &[
+    "--prebuilt",
+    "--tools_file --tools-file",
+    "--tools-files",
+    "--tools-folder --tools-dir",
+    "--tools-config --tool-config",
+    "--tool-definitions --definitions",
+    "--preset",
+];
 /// Options whose URL is not that of a bridge's target.
 pub(super) const OTHER_URLS: &str = "--registry --proxy --http-proxy --https-proxy --header --headers -H --callback --callback-url --redirect-uri \
     --token-url --auth-url --issuer --resource --origin --allow-origin --index-url --cors";
@@ -114,6 +128,47 @@ pub(super) const BRIDGES: &[Bridge] = &[
         names: "docker podman nerdctl docker-compose podman-compose",
         options: ENGINE,
         qualifiers: &["-H --host", "-c --context", "--connection", "--url", "-a --address"],
+        ..PLAIN
+    },
+    // github.com/cloudflare/workers-mcp: `workers-mcp run NAME URL [DIR]`
+    Bridge { names: "workers-mcp", subcommands: &["run"], operands: Operands::Words(2), ..PLAIN },
+    // github.com/googleapis/genai-toolbox (docs/en/reference/cli.md): tools from files or presets
+    Bridge {
+        names: "@toolbox-sdk/server toolbox-sdk-server genai-toolbox mcp-toolbox toolbox",
+        options: Options::with(&[
+            "--prebuilt --tools-file --tools_file --tools-files --tools-folder --config --configs --config-folder -a --address \
+            -p --port --log-level --logging-format --telemetry-otlp --telemetry-service-name --allowed-origins \
+            --allowed-hosts --poll-interval --user-agent-metadata",
+        ]),
+        qualifiers: &[
+            "--prebuilt",
+            "--tools_file --tools-file",
+            "--tools-files",
+            "--tools-folder",
+            "--config",
+            "--configs",
+            "--config-folder",
+        ],
+        operands: Operands::Words(0),
+        ..PLAIN
+    },
+    // apollographql.com/docs/apollo-mcp-server: `apollo-mcp-server [CONFIG]`; before 1.0 with options
+    Bridge {
+        names: "apollo-mcp-server",
+        options: Options::with(&[
+            "-s --schema -o --operations --manifest --collection --uplink-manifest -d --directory -e --endpoint --headers \
+            --header -c --custom-scalars-config -l --log --http-port --http-address --sse-port --sse-address \
+            --apollo-graph-ref",
+        ]),
+        qualifiers: &[
+            "-s --schema",
+            "-o --operations",
+            "--manifest",
+            "--collection",
+            "-d --directory",
+            "-e --endpoint",
+        ],
+        operands: Operands::Words(1),
         ..PLAIN
     },
     // Consoles of web frameworks: `artisan mcp:start NAME` (laravel.com/docs/mcp), `bin/console mcp:server` (symfony.com),
