@@ -6,7 +6,7 @@ use super::places::{self, split_extension, unversioned};
 use super::tables::RUNTIME_IMAGES;
 
 /// Names that every other project has.
-const GENERIC: [&str; 35] = [
+const GENERIC: [&str; 36] = [
     "",
     ".",
     "..",
@@ -42,9 +42,10 @@ const GENERIC: [&str; 35] = [
     "current",
     "latest",
     "mod",
+    "pex",
 ];
 /// Directories that say nothing of what lies in them.
-const PLACES: [&str; 40] = [
+const PLACES: [&str; 44] = [
     "home",
     "root",
     "usr",
@@ -85,6 +86,10 @@ const PLACES: [&str; 40] = [
     "store",
     "packages",
     "apps",
+    ".pex",
+    "unzipped_pexes",
+    "venvs",
+    "short",
 ];
 /// Endings of archives in the address of a package.
 const ARCHIVES: [&str; 5] = [".git", ".tgz", ".tar.gz", ".whl", ".zip"];
@@ -93,7 +98,7 @@ const SOURCES: [&str; 9] =
     ["npm:", "jsr:", "github:", "gitlab:", "bitbucket:", "gist:", "file:", "link:", "path:"];
 
 fn is_generic(name: &str) -> bool {
-    GENERIC.contains(&name.to_ascii_lowercase().as_str())
+    places::is_hash(name) || GENERIC.contains(&name.to_ascii_lowercase().as_str())
 }
 
 /// The last part of a path.

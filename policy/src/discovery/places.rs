@@ -59,7 +59,7 @@ const CLASSIFIERS: &str = "all snapshot release final fat shaded shadow standalo
     unstable stable fc el deb temurin tem post a b";
 
 /// Endings of scripts and programs that are not part of their name.
-const EXTENSIONS: [&str; 46] = [
+const EXTENSIONS: [&str; 47] = [
     ".mjs",
     ".cjs",
     ".js",
@@ -69,6 +69,7 @@ const EXTENSIONS: [&str; 46] = [
     ".ts",
     ".tsx",
     ".pyz",
+    ".pex",
     ".pyw",
     ".py",
     ".jar",
@@ -177,6 +178,19 @@ fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// Whether a part is all of a long hash, as tools call directories by their content.
+pub(super) fn is_hash(part: &str) -> bool {
+    part.len() >= 32 && is_hex(part)
+}
+
+/// Whether these directories end in a cache of pex, or in one of the numbers and hashes below it.
+fn is_of_pex(before: &[&str]) -> bool {
+    let is_inner = |part: &&&str| is_number(part) || is_hash(part) || **part == "short";
+    let mut outer = before.iter().rev().skip_while(is_inner);
+    matches!(outer.next(), Some(&("unzipped_pexes" | "venvs")))
+        && outer.next().is_some_and(|root| root.contains("pex"))
+}
+
 /// One part of a path.
 fn name_of(path: &str, before: &[&str], part: &str) -> String {
     if ends_with(path, before, "/nix/store") || ends_with(path, before, "/gnu/store") {
@@ -188,6 +202,13 @@ fn name_of(path: &str, before: &[&str], part: &str) -> String {
         // A later layout of the same cache.
         let first = if bucket == "environments" { "2" } else { "0" };
         return format!("{bucket}-v{}", if is_in(BUCKETS, bucket) { first } else { version });
+    }
+    // pex: `unzipped_pexes/HASH`, `venvs/HASH/HASH`, `venvs/short/HASH`, in newer ones below the number of a layout
+    // (pex/cache/dirs.py)
+    if is_of_pex(before)
+        && (is_hash(part) || is_number(part) || before.last() == Some(&"short") && is_hex(part))
+    {
+        return CHANGES.to_owned();
     }
     // shiv: the hash of the archive that it unpacks
     if before.last() == Some(&".shiv")
@@ -342,11 +363,24 @@ fn temporary(part: &str, in_temporary: bool) -> Option<&str> {
     is_chance.then(|| part.get(..=name.len())).flatten()
 }
 
+/// Interpreters whose name and version nixpkgs puts in front of a package of theirs: `python3.12-NAME-1.0`, `ruby3.3-NAME-1.0`
+/// (nixpkgs: mk-python-derivation.nix, build-ruby-gem, buildPerlPackage, buildLuarocksPackage, buildDunePackage).
+const STORE_INTERPRETERS: &str = "python pypy ruby perl lua luajit ocaml coq";
+
+/// The name of a package in a store without that of its interpreter.
+fn without_interpreter(name: &str) -> &str {
+    let Some((front, rest)) = name.split_once('-') else { return name };
+    let interpreter = front.trim_end_matches(|last: char| last.is_ascii_digit() || last == '.');
+    let is_front = interpreter.len() < front.len() && is_in(STORE_INTERPRETERS, interpreter);
+    if is_front && rest.starts_with(char::is_alphabetic) { rest } else { name }
+}
+
 /// The name in a store's `HASH-NAME-VERSION`: the version begins behind the first dash that no letter follows (nix:
 /// `builtins.parseDrvName`).
 fn store_name(part: &str) -> &str {
     let is_hash = |hash: &str| hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let Some((_, name)) = part.split_once('-').filter(|(hash, _)| is_hash(hash)) else { return part };
+    let name = without_interpreter(name);
     let dashes = name.match_indices('-').map(|(at, _)| at);
     let is_version = |at: &usize| {
         name.get(at + 1..).is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphabetic()))

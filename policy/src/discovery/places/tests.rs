@@ -57,7 +57,38 @@ fn path_is_kept_without_what_changes() {
         ("/h/1a/2b0c-d/tide", "/h/1a/2b0c-d/tide"),
         ("/tmp/go-build118840661/b001/exe/tide", "/tmp/go-build*/b001/exe/tide"),
         ("/h/go/pkg/mod/example.com/tide@v1.4.2/x", "/h/go/pkg/mod/example.com/tide/x"),
+        (
+            "/h/.pex/unzipped_pexes/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/tide",
+            "/h/.pex/unzipped_pexes/*/tide",
+        ),
+        (
+            "/h/.cache/pex/unzipped_pexes/2/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/__main__.py",
+            "/h/.cache/pex/unzipped_pexes/*/*/__main__.py",
+        ),
+        (
+            "/h/.cache/pex/venvs/1/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/f01234560a1b2c3d4e5f60718293a4b5c6d7e8f9/pex",
+            "/h/.cache/pex/venvs/*/*/*/pex",
+        ),
+        ("/h/.pex/venvs/short/0a1b2c3d/bin/tide", "/h/.pex/venvs/short/*/bin/tide"),
+        ("/srv/venvs/2/bin/tide", "/srv/venvs/2/bin/tide"),
+        (
+            "/srv/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/tide",
+            "/srv/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/tide",
+        ),
         // stores and packages
+        (
+            "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-python3.13-tide-mcp-1.4.0/bin/.tide-mcp-wrapped",
+            "/nix/store/tide-mcp/bin/tide-mcp",
+        ),
+        (
+            "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-ruby3.3.5-tide-1.4/bin/tide",
+            "/nix/store/tide/bin/tide",
+        ),
+        (
+            "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-python3-3.13.1/bin/python3.13",
+            "/nix/store/python3/bin/python",
+        ),
+        ("/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-python-tide-1.0/bin/t", "/nix/store/python-tide/bin/t"),
         (
             "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-tide-mcp-1.4.0/bin/.tide-mcp-wrapped",
             "/nix/store/tide-mcp/bin/tide-mcp",

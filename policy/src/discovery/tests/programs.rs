@@ -226,6 +226,24 @@ fn programs_are_known_by_what_they_are() {
             ("uvx t-mcp --tools write --config b.json", "UV/archive-v0/aB2/bin/t-mcp"),
             true,
         ),
+        (
+            "upgrade of an archive that unpacks itself",
+            (
+                "python3.12 /h/.pex/unzipped_pexes/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
+                "/usr/bin/python3.12",
+            ),
+            (
+                "python3.12 /h/.pex/unzipped_pexes/1a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
+                "/usr/bin/python3.12",
+            ),
+            true,
+        ),
+        (
+            "upgrade of a package in a store with its interpreter",
+            ("t-mcp", "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-python3.12-t-mcp-1.0/bin/t-mcp"),
+            ("t-mcp", "/nix/store/6xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-python3.13-t-mcp-1.1/bin/.t-mcp-wrapped"),
+            true,
+        ),
     ];
     for (case, a, b, expected) in cases {
         let [a, b] = [a, b].map(|(line, executable)| {
