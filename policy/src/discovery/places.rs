@@ -58,6 +58,12 @@ const CLASSIFIERS: &str = "all snapshot release final fat shaded shadow standalo
     windows win32 x64 x86 amd64 arm64 aarch64 armhf x86_64 gnu musl universal noarch any none alpha beta rc pre preview dev next canary nightly m ga \
     unstable stable fc el deb temurin tem post a b";
 
+/// What says behind a version that it is a release in advance (semver.org, maven.apache.org/pom.html#version-order-specification,
+/// PEP 440, spring.io's milestones).
+const PRERELEASES: &str = "snapshot rc cr alpha beta m milestone pre preview dev next canary nightly ea a b";
+/// What may follow the numbers of a version behind a dot: the same, and releases (OSGi's qualifiers, PEP 440).
+const QUALIFIERS: &str = "final release ga sp post snapshot rc cr alpha beta m pre preview dev";
+
 /// Endings of scripts and programs that are not part of their name.
 const EXTENSIONS: [&str; 47] = [
     ".mjs",
@@ -284,8 +290,35 @@ pub(super) fn version(path: &str) -> Option<&str> {
     let found = parts.iter().enumerate().rev().find_map(|(at, part)| Some((part, of(at, part)?)));
     let (part, (from, to)) = found?;
     let version = part.get(from..to)?;
-    let end = version.find(['-', '_', '+']).unwrap_or(version.len());
-    version.get(..end).filter(|version| version.starts_with(|first: char| first.is_ascii_alphanumeric()))
+    version
+        .get(..release_end(version))
+        .filter(|version| version.starts_with(|first: char| first.is_ascii_alphanumeric()))
+}
+
+/// Where the version ends in what stands behind a name: behind its numbers and what says that it is a release in advance, in front of
+/// classifiers (`1.2.0-rc.1-linux`, `1.2.0-SNAPSHOT-all`, `1.2.0.Final`).
+fn release_end(version: &str) -> usize {
+    let ends = ['-', '_', '+', '~'];
+    let mut end = version.find(ends).unwrap_or(version.len());
+    let mut is_before_release = false;
+    while let Some(rest) = version.get(end + 1..).filter(|rest| !rest.is_empty()) {
+        let next = rest.get(..rest.find(ends).unwrap_or(rest.len())).unwrap_or(rest);
+        let is_build = is_before_release && is_number(next);
+        if version.get(end..).is_some_and(|rest| rest.starts_with('+'))
+            || !is_build && !is_qualifier(next, PRERELEASES)
+        {
+            break;
+        }
+        is_before_release = true;
+        end += 1 + next.len();
+    }
+    end
+}
+
+/// Whether the first word of a text, without the number behind it, is one of these.
+fn is_qualifier(text: &str, words: &str) -> bool {
+    let word = text.split(['.', '-', '_', '+', '~']).next().unwrap_or(text).to_ascii_lowercase();
+    is_in(words, word.trim_end_matches(|last: char| last.is_ascii_digit()))
 }
 
 /// The parts of a path, without `.` and `..`.
@@ -403,17 +436,18 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a whole name is a version of at least two numbers: `1.2`, `v1.2.3-rc.1`, `1.4.0_1`. Four numbers alone are an address.
+/// Whether a whole name is a version of at least two numbers: `1.2`, `v1.2.3-rc.1`, `1.4.0_1`, `1.2.0.Final`. Four numbers alone are an address.
 pub(super) fn is_version(text: &str) -> bool {
     let text = text.strip_prefix(['v', 'V']).unwrap_or(text);
     let end = text.find(|next: char| !next.is_ascii_digit() && next != '.').unwrap_or(text.len());
     let (numbers, rest) = text.split_at(end);
+    let is_qualified = numbers.ends_with('.') && is_qualifier(rest, QUALIFIERS);
     let numbers: Vec<&str> = numbers.trim_end_matches('.').split('.').collect();
     let is_address = numbers.len() == 4 && rest.is_empty();
     numbers.len() >= 2
         && !is_address
         && numbers.iter().all(|number| is_number(number))
-        && (rest.is_empty() || rest.starts_with(['-', '_', '+', 'r', 'a', 'b', '@', '(']))
+        && (rest.is_empty() || is_qualified || rest.starts_with(['-', '_', '+', 'r', 'a', 'b', '@', '(']))
 }
 
 /// A name without the version at its end, and without what may follow that: `name-1.2.3-all` → `name`.

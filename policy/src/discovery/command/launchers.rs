@@ -210,6 +210,7 @@ impl Command {
             Some(package) => {
                 let is_local = package.starts_with(['.', '/']);
                 let role = if is_local { Role::Script } else { Role::Package };
+                self.versioned(names::version(package).filter(|_| !is_local));
                 let path = is_local.then_some(package);
                 self.push(role, names::go_package(package), path);
             }
@@ -246,7 +247,12 @@ impl Command {
         let rest = wrappers::NIX.behind(rest).first();
         match rest.copied() {
             Some("." | ".#" | ".#default") | None => self.project(None),
-            Some(flake) => self.push(Role::Package, &names::flake(flake), None),
+            Some(flake) => {
+                // `github:OWNER/REPOSITORY/TAG`
+                let tag = flake.split(['#', '?']).next().unwrap_or(flake).splitn(3, '/').nth(2);
+                self.versioned(tag.filter(|tag| flake.contains(':') && places::is_version(tag)));
+                self.push(Role::Package, &names::flake(flake), None)
+            }
         }
     }
 

@@ -244,6 +244,18 @@ fn programs_are_known_by_what_they_are() {
             ("t-mcp", "/nix/store/6xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-python3.13-t-mcp-1.1/bin/.t-mcp-wrapped"),
             true,
         ),
+        (
+            "upgrade of an image's file",
+            ("apptainer run /img/t_1.2.sif", "/usr/bin/apptainer"),
+            ("apptainer run /img/t_1.3.sif", "/usr/bin/apptainer"),
+            true,
+        ),
+        (
+            "upgrade of a jar with a qualifier",
+            ("java -jar /opt/t-1.2.0.Final.jar", "/usr/bin/java"),
+            ("java -jar /opt/t-1.3.0.Beta1.jar", "/usr/bin/java"),
+            true,
+        ),
     ];
     for (case, a, b, expected) in cases {
         let [a, b] = [a, b].map(|(line, executable)| {
