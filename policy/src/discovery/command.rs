@@ -139,7 +139,7 @@ impl Command {
             "swift" | "stack" | "cabal" | "dart" | "crystal" | "nim" => self.built(name, args, level),
             "nix" if wrappers::NIX.behind(args).first() == Some(&"run") => self.nix_run(args),
             "flatpak" | "snap" => self.app(args, level),
-            name if is_in(tables::INTERPRETERS, name) => self.interpreted(args, &tables::SCRIPTING, level),
+            name if is_in(tables::INTERPRETERS, name) => self.scripting(name, args, level),
             _ if is_python(name) => self.python(args, level),
             _ => return self.runner(name, args, level),
         }
@@ -175,6 +175,12 @@ impl Command {
 
     /// What a bridge runs. The bridge itself, among the pieces by now, says less of the server than that.
     fn bridged(&mut self, inner: Inner<'_>, level: usize) {
+        if let Inner::Task(name, file) = &inner {
+            self.task_of_project(name.as_deref(), file.as_deref());
+            if name.is_none() {
+                return;
+            }
+        }
         let here = self.pieces.len();
         if self.bridged.is_none() {
             self.outer_directory.clone_from(&self.directory);
@@ -199,6 +205,7 @@ impl Command {
                 self.push(Role::Package, &names::package(name), None);
             }
             Inner::Name(name) => self.push(Role::Program, name, None),
+            Inner::Task(name, _) => self.push(Role::Program, &name.unwrap_or_default(), None),
             Inner::Image(image) => {
                 self.versioned(names::image_version(image));
                 self.push(Role::Image, &names::image(image), None);

@@ -65,7 +65,7 @@ const PRERELEASES: &str = "snapshot rc cr alpha beta m milestone pre preview dev
 const QUALIFIERS: &str = "final release ga sp post snapshot rc cr alpha beta m pre preview dev";
 
 /// Endings of scripts and programs that are not part of their name.
-const EXTENSIONS: [&str; 47] = [
+const EXTENSIONS: [&str; 48] = [
     ".mjs",
     ".cjs",
     ".js",
@@ -91,6 +91,7 @@ const EXTENSIONS: [&str; 47] = [
     ".ps1",
     ".jl",
     ".r",
+    ".R",
     ".dart",
     ".cr",
     ".nim",

@@ -205,6 +205,20 @@ pub(super) const WASM: Options = Options::with(&[
 /// Interpreters whose first argument behind the options is a script.
 pub(super) const INTERPRETERS: &str = "ruby perl php lua luajit Rscript julia elixir groovy kotlin escript bb raku guile gjs qjs racket janet \
     tclsh octave scala osascript";
+/// Options of those with a program in the next word, and with a library that is loaded first: Rscript(1), julia(1), ruby(1), perlrun(1),
+/// php(1), lua(1), elixir(1), guile(1), and the documentation of the others.
+pub(super) const CODE: &[(&str, &str, &str)] = &[
+    ("Rscript", "-e", ""),
+    ("julia", "-e --eval -E --print", ""),
+    ("ruby", "-e", "-r --require"),
+    ("perl", "-e -E", "-M -m"),
+    ("php", "-r --run", ""),
+    ("lua luajit", "-e", "-l"),
+    ("elixir", "-e --eval", ""),
+    ("guile", "-c", ""),
+    ("octave", "--eval", ""),
+    ("groovy raku racket janet bb scala osascript", "-e", ""),
+];
 /// Options with values of `swift run`, `stack`, `cabal run`, `dart run`, `crystal run`, `nim r`: the tools' own documentation.
 pub(super) const BUILDERS: Options = Options::with(&[
     "--package-path --scratch-path --build-path -c --configuration -Xswiftc -Xcc -Xlinker --product --stack-yaml --resolver \

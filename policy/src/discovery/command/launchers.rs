@@ -9,15 +9,39 @@ use crate::discovery::{names, places, shell, tables, wrappers};
 
 impl Command {
     pub(super) fn interpreted(&mut self, args: &[&str], options: &Options, level: usize) {
-        let is_inline = |arg: &&str| matches!(*arg, "-e" | "--eval" | "-p" | "--print" | "-pe" | "-E");
+        let is_inline = |arg: &&str| matches!(*arg, "-e" | "--eval" | "-p" | "--print" | "-pe");
         match options.before(args).iter().position(is_inline) {
-            // Other languages have such an option, and other words.
-            Some(at) if options.has_one("--import") => {
-                self.inline(args.get(at + 1).and_then(|text| inline::of_node(text)))
-            }
-            Some(_) => {}
+            Some(at) => self.inline(args.get(at + 1).and_then(|text| inline::of_node(text))),
             None => self.script(options.behind(args), level),
         }
+    }
+
+    /// Interpreters of other languages: a script, or programs in arguments and the libraries that are loaded for them.
+    pub(super) fn scripting(&mut self, language: &str, args: &[&str], level: usize) {
+        let options = &tables::SCRIPTING;
+        let known = tables::CODE.iter().find(|(names, ..)| is_in(names, language));
+        let (code, libraries) = known.map_or(("", ""), |(_, code, libraries)| (*code, *libraries));
+        // `-we TEXT`: flags of ruby and perl in front
+        let is_code = |arg: &&str| {
+            is_in(code, arg)
+                || arg.strip_prefix('-').and_then(|letters| letters.strip_suffix('e')).is_some_and(|flags| {
+                    is_in(code, "-e")
+                        && !flags.is_empty()
+                        && flags.chars().all(|flag| "nplwasi".contains(flag))
+                })
+        };
+        let (mut own, mut texts, mut rest) = (Vec::new(), Vec::new(), args);
+        while let Some(at) = options.before(rest).iter().position(is_code) {
+            own.extend(rest.iter().take(at));
+            texts.extend(rest.get(at + 1));
+            rest = rest.get(at + 2..).unwrap_or_default();
+        }
+        if texts.is_empty() {
+            return self.script(options.behind(args), level);
+        }
+        own.extend(options.before(rest));
+        let libraries: Vec<&str> = options::all(&own, libraries).collect();
+        self.inline(inline::of_code(language, &libraries, &texts));
     }
 
     /// What a program in an argument (`-c`, `-e`) runs. The interpreter loads no file of its own accord.

@@ -21,15 +21,39 @@ const COMMANDS: &str = "add install i in remove rm uninstall un update up upgrad
 /// Words of scripts that every other project has.
 const GENERIC_WORDS: &str = "start dev develop development serve server run mcp prod production stdio http sse local watch main index app \
     debug preview restart inspect inspector up live default node bun tsx ts js";
+/// Words of tasks that every other project of a framework has.
+const TASK_WORDS: &str = "mcpserver runserver startserver runmcp startmcp servemcp phx octane queue work worker exec execute launch listen main \
+    runner console command web java spring boot bootrun quarkus quarkusdev micronaut phoenix do tool tools daemon s";
 /// Words of scripts that make something, and serve nothing.
 const BUILD_WORDS: &str = "build rebuild compile transpile bundle tsc prepare prebuild postinstall preinstall clean lint format fmt install \
-    test tests typecheck types codegen generate gen migrate release publish coverage prettier eslint ci";
+    test tests typecheck types codegen generate gen migrate release publish coverage prettier eslint ci assemble package jar verify \
+    installdist shadowjar";
 
 /// Whether a script's name says nothing of what it serves: `dev`, `start:mcp`.
 pub(super) fn is_generic_script(name: &str) -> bool {
     is_of(name, GENERIC_WORDS)
 }
 
+/// Whether a script or task makes something, and serves nothing.
+pub(super) fn is_build(name: &str) -> bool {
+    is_of(name, BUILD_WORDS)
+}
+
+/// What a task is called, without the parts that say nothing: `boost:mcp` is `boost-mcp`, `:tide-mcp:run` is `tide-mcp`; `None`:
+/// nothing says anything (`mcp:serve`).
+pub(super) fn task_name(task: &str) -> Option<String> {
+    let is_word = |word: &str| !is_of(word, GENERIC_WORDS) && !is_of(word, TASK_WORDS);
+    let is_telling = |part: &&str| part.split(['-', '_']).any(is_word);
+    // `rake TASK[ARGUMENTS]`
+    let (task, arguments) = task.split_once('[').unwrap_or((task, ""));
+    [task, arguments.trim_end_matches(']')].into_iter().find_map(|text| {
+        let parts = || text.split([':', '.', '/', ',', '@', ' ']).filter(|part| !part.is_empty());
+        let kept = || parts().filter(|part| *part == "mcp" || is_telling(part));
+        parts().any(|part| is_telling(&part)).then(|| kept().collect::<Vec<_>>().join("-"))
+    })
+}
+
+/// Whether a name has these words alone.
 fn is_of(name: &str, words: &str) -> bool {
     let mut parts = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
     parts.all(|part| is_in(words, &part.to_ascii_lowercase()))
@@ -71,7 +95,7 @@ impl Command {
     pub(super) fn scripts(&mut self, packages: &[&str], script: Option<&str>) {
         let script = script.unwrap_or_default();
         let packages: Vec<String> = packages.iter().filter_map(|filter| workspace(filter)).collect();
-        if is_of(script, BUILD_WORDS) || packages.is_empty() && self.directory.is_none() {
+        if is_build(script) || packages.is_empty() && self.directory.is_none() {
             return;
         }
         let is_named = |text: &str| text.to_ascii_lowercase().contains("mcp");
@@ -87,6 +111,31 @@ impl Command {
         let words: Vec<&str> = words.chain((script != "start").then_some(script)).collect();
         if self.target.is_none() && !words.is_empty() {
             self.target = Some(targets::of_words(&words));
+        }
+    }
+}
+
+impl Command {
+    /// A task of the project that the last piece belongs to, or that this file does: it is called after itself, else after the
+    /// project's directory. The program is the same for all projects.
+    pub(super) fn task_of_project(&mut self, name: Option<&str>, file: Option<&str>) {
+        let Some(piece) = self.pieces.last_mut() else { return };
+        match file {
+            Some(file) => {
+                if piece.role == Role::Program {
+                    piece.role = Role::Tool;
+                }
+                self.push(Role::Script, "", Some(file));
+            }
+            None if name.is_none() && piece.path.is_some() => {
+                let title = std::mem::take(&mut piece.name);
+                let (role, place) = (piece.role, piece.path.clone().unwrap_or_default());
+                self.push(Role::Tool, &title, None);
+                if let Some(directory) = names::telling_directory(&place, None) {
+                    self.push(role, &directory, None);
+                }
+            }
+            None => {}
         }
     }
 }

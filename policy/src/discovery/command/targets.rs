@@ -5,7 +5,7 @@ mod words;
 
 use std::borrow::Cow;
 
-use super::Command;
+use super::{Command, scripts};
 use crate::discovery::options::{self, Options, is_in};
 use crate::discovery::piece::Role;
 use crate::discovery::{names, places};
@@ -42,6 +42,19 @@ struct Bridge {
     operands: Operands,
     /// Which of its words is the name of a server, counted from one; 0: none.
     server: usize,
+    /// Whose tasks its first word names, if it runs those of a project.
+    tasks: Tasks,
+}
+
+/// Where the tasks of a project stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tasks {
+    /// It has none.
+    None,
+    /// The program itself is a file of the project (`artisan`, `manage.py`).
+    Own,
+    /// In a file of this name in the working directory, or where these options say: a directory or a file.
+    In(&'static str, &'static str),
 }
 
 /// What a bridge runs.
@@ -56,6 +69,9 @@ pub(in crate::discovery) enum Inner<'a> {
     Package(&'a str),
     /// A server that is a part of a larger program.
     Name(&'a str),
+    /// A task of a project: what it is called, if that says something, and the project's file where that is not the program
+    /// itself.
+    Task(Option<String>, Option<String>),
     Image(&'a str),
 }
 
@@ -183,8 +199,11 @@ impl Bridge {
             return match found.operands.first() {
                 Some(_) if self.server == 1 => Some(Inner::Package(name)),
                 Some(command) if command.starts_with("mcp") => Some(Inner::Name(name)),
-                _ => None,
+                _ => self.task(&found),
             };
+        }
+        if self.tasks != Tasks::None {
+            return self.task(&found);
         }
         match (self.operands, found.command.as_slice()) {
             (Operands::Place, [url, ..] | [_, url, ..]) if is_url(url) => None,
@@ -205,6 +224,25 @@ impl Bridge {
             }
             (_, words) => Some(Inner::Command(words.to_vec())),
         }
+    }
+
+    /// The task of a project that it runs; `None`: there is none that serves.
+    fn task<'a>(&self, found: &Arguments<'a>) -> Option<Inner<'a>> {
+        let task = found.operands.first().filter(|task| !scripts::is_build(task))?;
+        let file = match self.tasks {
+            Tasks::None => return None,
+            Tasks::Own => None,
+            Tasks::In(file, options) => Some(match options::value(&found.options, options) {
+                Some(path)
+                    if names::base(path).contains('.') || names::base(path).eq_ignore_ascii_case(file) =>
+                {
+                    path.to_owned()
+                }
+                Some(directory) => format!("{}/{file}", directory.trim_end_matches('/')),
+                None => file.to_owned(),
+            }),
+        };
+        Some(Inner::Task(scripts::task_name(task), file))
     }
 
     /// The options in front of its subcommand, and what stands behind that.

@@ -256,6 +256,13 @@ fn programs_are_known_by_what_they_are() {
             ("java -jar /opt/t-1.3.0.Beta1.jar", "/usr/bin/java"),
             true,
         ),
+        ("recipes of one project", ("just t", "/usr/bin/just"), ("just r", "/usr/bin/just"), false),
+        (
+            "a recipe, wherever it is run",
+            ("just -f /srv/a/justfile mcp", "/usr/bin/just"),
+            ("just -f /srv/b/justfile mcp", "/usr/bin/just"),
+            false,
+        ),
     ];
     for (case, a, b, expected) in cases {
         let [a, b] = [a, b].map(|(line, executable)| {

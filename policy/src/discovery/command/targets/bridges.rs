@@ -1,7 +1,7 @@
 //! Programs that stand for another server: which words of theirs say which. Options with values are those of the documentation
 //! named in the comments.
 
-use super::{Bridge, Operands};
+use super::{Bridge, Operands, Tasks};
 use crate::discovery::options::{NONE, Options};
 use crate::discovery::tables::ENGINE;
 
@@ -14,6 +14,7 @@ const PLAIN: Bridge = Bridge {
     login: ["", ""],
     operands: Operands::None,
     server: 0,
+    tasks: Tasks::None,
 };
 
 /// Options of bridges whose value is the URL or the command that they stand for, however the bridge is called.
@@ -172,17 +173,61 @@ pub(super) const BRIDGES: &[Bridge] = &[
         ..PLAIN
     },
     // Consoles of web frameworks: `artisan mcp:start NAME` (laravel.com/docs/mcp), `bin/console mcp:server` (symfony.com),
-    // `manage.py COMMAND` (docs.djangoproject.com), `drush mcp:…`, `rails`, `rake`, `spark`, `yii`, `craft`, `cake`
+    // `manage.py COMMAND` (docs.djangoproject.com), `drush mcp:…`, `rails`, `spark`, `yii`, `craft`, `cake`
     Bridge {
-        names: "artisan console manage drush rails rake spark yii craft cake",
+        names: "artisan console manage drush rails spark yii craft cake",
         options: Options::with(&["--settings --pythonpath -e --env -r --root -l --uri --host --port"]),
         qualifiers: &["--settings", "-l --uri", "-r --root"],
         operands: Operands::Words(2),
         server: 2,
+        tasks: Tasks::Own,
+        ..PLAIN
+    },
+    // ruby.github.io/rake
+    Bridge {
+        names: "rake",
+        options: Options::with(&["-f --rakefile -e -r --root -I --libdir -R --rakelibdir -j --jobs"]),
+        qualifiers: &["-f --rakefile"],
+        operands: Operands::Words(2),
+        server: 2,
+        tasks: Tasks::In("Rakefile", "-f --rakefile"),
         ..PLAIN
     },
     // symfony.com/doc/current/setup/symfony_cli: `symfony console COMMAND NAME`
-    Bridge { names: "symfony", subcommands: &["console"], operands: Operands::Words(2), server: 2, ..PLAIN },
+    Bridge {
+        names: "symfony",
+        subcommands: &["console"],
+        options: Options::with(&["--dir"]),
+        operands: Operands::Words(2),
+        server: 2,
+        tasks: Tasks::In("bin/console", "--dir"),
+        ..PLAIN
+    },
+    // hexdocs.pm/mix
+    Bridge { names: "mix", operands: Operands::Words(1), tasks: Tasks::In("mix.exs", ""), ..PLAIN },
+    // docs.gradle.org/current/userguide/command_line_interface.html
+    Bridge {
+        names: "gradle gradlew",
+        options: Options::with(&[
+            "-p --project-dir -b --build-file -c --settings-file -g --gradle-user-home -I --init-script -x --exclude-task \
+            --console --max-workers --priority",
+        ]),
+        operands: Operands::Words(1),
+        tasks: Tasks::In("build.gradle", "-p --project-dir -b --build-file"),
+        ..PLAIN
+    },
+    // maven.apache.org/ref/current/maven-embedder/cli.html
+    Bridge {
+        names: "mvn mvnw mvnd",
+        options: Options::with(&[
+            "-f --file -s --settings -gs --global-settings -pl --projects -P --activate-profiles -t --toolchains -l --log-file \
+            -T --threads -rf --resume-from",
+        ]),
+        qualifiers: &["-pl --projects"],
+        operands: Operands::Words(1),
+        tasks: Tasks::In("pom.xml", "-f --file"),
+        ..PLAIN
+    },
     // developer.wordpress.org/cli: `wp mcp-adapter serve --server=NAME`
     Bridge {
         names: "wp",
@@ -191,12 +236,42 @@ pub(super) const BRIDGES: &[Bridge] = &[
         operands: Operands::Words(2),
         ..PLAIN
     },
-    // just(1), taskfile.dev, pyinvoke.org, magefile.org: a recipe
+    // just(1): a recipe
     Bridge {
-        names: "just task invoke mage",
-        options: Options::with(&["-f --justfile -d --working-directory --dir -t --taskfile -c --collection"]),
-        qualifiers: &["-f --justfile", "-d --working-directory --dir", "-t --taskfile"],
+        names: "just",
+        options: Options::with(&[
+            "-f --justfile -d --working-directory --shell --dotenv-filename --dotenv-path",
+        ]),
+        qualifiers: &["-f --justfile", "-d --working-directory"],
         operands: Operands::Words(1),
+        tasks: Tasks::In("justfile", "-f --justfile -d --working-directory"),
+        ..PLAIN
+    },
+    // taskfile.dev
+    Bridge {
+        names: "task",
+        options: Options::with(&["-d --dir -t --taskfile -o --output -C --concurrency -I --interval"]),
+        qualifiers: &["-d --dir", "-t --taskfile"],
+        operands: Operands::Words(1),
+        tasks: Tasks::In("Taskfile.yml", "-t --taskfile -d --dir"),
+        ..PLAIN
+    },
+    // pyinvoke.org
+    Bridge {
+        names: "invoke inv",
+        options: Options::with(&["-c --collection -r --search-root -f --config -T --command-timeout"]),
+        qualifiers: &["-c --collection", "-r --search-root"],
+        operands: Operands::Words(1),
+        tasks: Tasks::In("tasks.py", "-r --search-root"),
+        ..PLAIN
+    },
+    // magefile.org
+    Bridge {
+        names: "mage",
+        options: Options::with(&["-d -w -t -goos -goarch -gocmd -ldflags"]),
+        qualifiers: &["-d"],
+        operands: Operands::Words(1),
+        tasks: Tasks::In("magefile.go", "-d"),
         ..PLAIN
     },
     // ssh(1), autossh(1)
