@@ -151,9 +151,7 @@ impl Command {
         let Some((wrapper, front, args)) = wrappers::find(name, args) else {
             return wrappers::is_name(name);
         };
-        if let Some(directory) = options::value(front, wrapper.directory) {
-            self.directory = Some(directory.to_owned());
-        }
+        self.enter(options::value(front, wrapper.directory));
         match wrapper.expanded(args) {
             Some(words) => {
                 let words: Vec<&str> =
@@ -219,9 +217,7 @@ impl Command {
         // The options of the command are none of the wrapper's, but where these may stand behind its arguments.
         let own =
             if wrapper.own > 0 || wrapper.behind_dashes { before } else { wrapper.options.before(args) };
-        if let Some(directory) = options::value(wrapper.options.before(args), wrapper.directory) {
-            self.directory = Some(directory.to_owned());
-        }
+        self.enter(options::value(wrapper.options.before(args), wrapper.directory));
         if let Some(text) = options::value(own, wrapper.text) {
             return self.text(text, &[], level);
         }
@@ -283,6 +279,13 @@ impl Command {
             let words = words.iter().skip_while(|word| is_assignment(word));
             self.texts.push(words.map(|word| (*word).to_owned()).collect());
         }
+    }
+
+    /// It says that it works in this directory, or in that of a project's file (`pixi --manifest-path DIR/pixi.toml`).
+    pub(super) fn enter(&mut self, directory: Option<&str>) {
+        let Some(directory) = directory else { return };
+        let manifest = directory.rsplit_once('/').filter(|(_, file)| file.ends_with(".toml"));
+        self.directory = Some(manifest.map_or(directory, |(directory, _)| directory).to_owned());
     }
 
     /// The directory that it says it works in, without what a bridge runs elsewhere.
@@ -412,7 +415,7 @@ fn is_no_server(name: &str) -> bool {
 }
 
 /// Whether a command of a shell's text stands beside the server and is none: the shell's own commands and usual tools (`cd`,
-/// `source`, `export`), assignments alone, `eval "$(…)"`, and `exec` that only redirects.
+/// `source`, `export`), what only makes something (`npm ci`, `uv sync`), assignments alone, `eval "$(…)"`, and `exec` that only redirects.
 fn is_preparation(words: &[String]) -> bool {
     let mut words = words.iter().map(String::as_str).skip_while(|word| is_assignment(word));
     let Some(program) = words.next() else { return true };
@@ -422,7 +425,12 @@ fn is_preparation(words: &[String]) -> bool {
         "exec" => first.is_none(),
         program => {
             let plain = plain(names::base(program));
-            is_in(tables::TOOLS, plain) || is_no_server(plain)
+            let mut words = first.into_iter().chain(words).filter(|word| !word.starts_with('-'));
+            let makes = |word: &str| is_in(tables::MAKING, word) || scripts::is_build(word);
+            is_in(tables::TOOLS, plain)
+                || is_no_server(plain)
+                || is_in(tables::MAKERS, plain)
+                    && words.find(|word| !is_in(tables::MAKERS_GROUPS, word)).is_some_and(makes)
         }
     }
 }

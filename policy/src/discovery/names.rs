@@ -45,7 +45,7 @@ const GENERIC: [&str; 36] = [
     "pex",
 ];
 /// Directories that say nothing of what lies in them.
-const PLACES: [&str; 44] = [
+const PLACES: [&str; 45] = [
     "home",
     "root",
     "usr",
@@ -90,6 +90,7 @@ const PLACES: [&str; 44] = [
     "unzipped_pexes",
     "venvs",
     "short",
+    "vendor",
 ];
 /// Endings of archives in the address of a package.
 const ARCHIVES: [&str; 5] = [".git", ".tgz", ".tar.gz", ".whl", ".zip"];

@@ -56,11 +56,12 @@ const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm", "/run/user/*"];
 /// What follows a version in the name of an archive, a directory or a jar.
 const CLASSIFIERS: &str = "all snapshot release final fat shaded shadow standalone uber exec runner bin dist with dependencies jar linux darwin \
     windows win32 x64 x86 amd64 arm64 aarch64 armhf x86_64 gnu musl universal noarch any none alpha beta rc pre preview dev next canary nightly m ga \
-    unstable stable fc el deb temurin tem post a b";
+    unstable stable cr sp ea eap milestone jre jdk native plain fc el deb temurin tem post a b";
 
 /// What says behind a version that it is a release in advance (semver.org, maven.apache.org/pom.html#version-order-specification,
 /// PEP 440, spring.io's milestones).
-const PRERELEASES: &str = "snapshot rc cr alpha beta m milestone pre preview dev next canary nightly ea a b";
+const PRERELEASES: &str =
+    "snapshot rc cr alpha beta m milestone pre preview dev next canary nightly ea eap a b";
 /// What may follow the numbers of a version behind a dot: the same, and releases (OSGi's qualifiers, PEP 440).
 const QUALIFIERS: &str = "final release ga sp post snapshot rc cr alpha beta m pre preview dev";
 

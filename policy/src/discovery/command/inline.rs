@@ -112,7 +112,7 @@ fn of_statement<'a>(language: &str, statement: &'a str) -> Option<Inline<'a>> {
     }
     let is_name = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '.');
     match language {
-        "Rscript" => {
+        "Rscript" | "R" => {
             let (before, _) = statement.split_once("::")?;
             Some(Inline::Module(before.rsplit(|character| !is_name(character)).next()?))
         }

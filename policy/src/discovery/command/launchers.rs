@@ -67,9 +67,7 @@ impl Command {
             }
             Some((&"task", rest)) => {
                 let own = tables::DENO_TASK.before(rest);
-                if let Some(directory) = options::value(own, DIRECTORIES) {
-                    self.directory = Some(directory.to_owned());
-                }
+                self.enter(options::value(own, DIRECTORIES));
                 let packages: Vec<&str> = options::all(own, "-f --filter").collect();
                 self.scripts(&packages, tables::DENO_TASK.behind(rest).first().copied());
             }
@@ -87,9 +85,7 @@ impl Command {
             }
             rest => rest,
         };
-        if let Some(directory) = options::value(&own, DIRECTORIES) {
-            self.directory = Some(directory.to_owned());
-        }
+        self.enter(options::value(&own, DIRECTORIES));
         let packages: Vec<&str> = options::all(&own, "-F --filter").collect();
         match tables::BUN.behind(rest) {
             ["x", rest @ ..] => self.package(rest, &tables::DLX, level),
@@ -304,9 +300,7 @@ impl Command {
             ["run", rest @ ..] => {
                 let before = tables::UV_RUN.before(rest);
                 own.extend(before);
-                if let Some(directory) = options::value(&own, "--directory --project") {
-                    self.directory = Some(directory.to_owned());
-                }
+                self.enter(options::value(&own, "--directory --project"));
                 let command = tables::UV_RUN.behind(rest);
                 if let Some(at) = before.iter().position(|arg| matches!(*arg, "-m" | "--module")) {
                     let Some((module, rest)) = rest.get(at + 1..).and_then(<[&str]>::split_first) else {
@@ -332,9 +326,7 @@ impl Command {
 
     /// `npm exec`, `pnpm dlx`: a launcher with subcommands. What is none of these may be a script of a project.
     pub(super) fn packages(&mut self, args: &[&str], subcommands: &str, options: &Options, level: usize) {
-        if let Some(directory) = options::value(options.before(args), DIRECTORIES) {
-            self.directory = Some(directory.to_owned());
-        }
+        self.enter(options::value(options.before(args), DIRECTORIES));
         match options.behind(args).split_first() {
             Some((word, rest)) if is_in(subcommands, word) => self.package(rest, options, level),
             Some(_) => self.project_script(args, options),

@@ -17,7 +17,10 @@ impl Command {
                 self.file(Role::Script, script.first().unwrap_or(&""))
             }
             Some(Runs::Script(script)) => self.script(script, level),
-            Some(Runs::Module(module)) => self.push(Role::Module, module, None),
+            Some(Runs::Module(module)) => {
+                self.enter(options::value(args, "--app-dir --chdir"));
+                self.push(Role::Module, module, None);
+            }
             Some(Runs::Text(text)) => self.text(&text, &[], level),
             None => return false,
         }

@@ -81,11 +81,11 @@ impl Command {
         if is_npm {
             own.extend(behind.split(|arg| *arg == "--").next().unwrap_or_default());
         }
-        if let Some(directory) = options::value(&own, DIRECTORIES) {
-            self.directory = Some(directory.to_owned());
-        }
+        self.enter(options::value(&own, DIRECTORIES));
         packages.extend(options::all(&own, if is_npm { NPM_WORKSPACES } else { FILTERS }));
-        if is_run || matches!(*script, "start" | "restart") || !is_npm && !is_in(COMMANDS, script) {
+        let is_command =
+            is_in(COMMANDS, script) && (packages.is_empty() || !matches!(*script, "node" | "exec"));
+        if is_run || matches!(*script, "start" | "restart") || !is_npm && !is_command {
             self.scripts(&packages, Some(script));
         }
     }
@@ -104,8 +104,8 @@ impl Command {
         self.push(Role::Script, "", Some("package.json"));
         if let Some(package) = packages.first() {
             self.push(Role::Package, package, None);
-        } else if !is_generic_script(script) && (is_named(script) || !is_directory_named) {
-            self.push(Role::Program, script, None);
+        } else if let Some(name) = task_name(script).filter(|name| is_named(name) || !is_directory_named) {
+            self.push(Role::Program, &name, None);
         }
         let words = packages.iter().map(String::as_str);
         let words: Vec<&str> = words.chain((script != "start").then_some(script)).collect();

@@ -305,6 +305,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
             "--manifest-path -e --environment -p --platform --color -c --channel -s --spec --with \
                                   --auth-file --concurrent-downloads --concurrent-solves --pinning-strategy",
         ]),
+        directory: "--manifest-path",
         ..PLAIN
     },
     // mise exec, asdf exec, volta run, fnm exec, nvm exec, nodenv/pyenv/rbenv exec
@@ -457,6 +458,8 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         own: 1,
         ..PLAIN
     },
+    // laravel.com/docs/sail: in the project's container
+    Wrapper { names: "sail", ..PLAIN },
     // bundle-exec(1), composer exec
     Wrapper { names: "bundle bundler", subcommands: "exec", options: Options::with(&["--gemfile"]), ..PLAIN },
     Wrapper {
