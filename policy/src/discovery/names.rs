@@ -202,7 +202,13 @@ pub(super) fn package(spec: &str) -> String {
 
 /// The version in a package specifier: `name@1.2`, `name==1.2`, `https://…/name.git@v1.2`. A range (`>=1`) is none.
 pub(super) fn version(spec: &str) -> Option<&str> {
-    let spec = spec.trim_matches(['"', '\'']).split([';', '#', '?']).next()?;
+    let spec = spec.trim_matches(['"', '\'']);
+    // `github:owner/name#v1.2` (npm-install(1))
+    let tag = spec.split_once('#').map(|(_, tag)| tag.strip_prefix("semver:").unwrap_or(tag));
+    if let Some(tag) = tag.filter(|tag| places::is_version(tag)) {
+        return Some(tag);
+    }
+    let spec = spec.split([';', '#', '?']).next()?;
     // `https://example.com/name@v1.2/mod.ts`: the last part with one, and no user of the host.
     let path = spec.split_once("://").map(|(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
     let last = path.map_or(spec, |path| path.rsplit('/').find(|part| part.contains('@')).unwrap_or_default());

@@ -24,6 +24,8 @@ const CHANGING: &[(&str, usize)] = &[
     ("__virtual__", 2),
     ("__virtual__/*/*/cache", 1),
     // pipx run: a hash of the specification
+    // pyapp: a number for each distribution, in front of the version (ofek.dev/pyapp)
+    ("pyapp/*", 1),
     ("pipx/.cache", 1),
     (".cache/pipx", 1),
     // deno: a hash or a version behind the package
@@ -191,12 +193,18 @@ pub(super) fn is_hash(part: &str) -> bool {
     part.len() >= 32 && is_hex(part)
 }
 
-/// Whether these directories end in a cache of pex, or in one of the numbers and hashes below it.
-fn is_of_pex(before: &[&str]) -> bool {
+/// Directories in which programs that unpack themselves have one of their hash: pex (pex/cache/dirs.py), scie-jump.
+const UNPACKED: &str = "unzipped_pexes venvs installed_wheels user_code bootstraps nce .nce";
+
+/// Whether a part is the hash of a program that was unpacked here, or the number of a layout in front of it: `unzipped_pexes/HASH`,
+/// `venvs/HASH/HASH`, `venvs/short/HASH`, in newer ones below a number.
+fn is_unpacked(before: &[&str], part: &str) -> bool {
     let is_inner = |part: &&&str| is_number(part) || is_hash(part) || **part == "short";
     let mut outer = before.iter().rev().skip_while(is_inner);
-    matches!(outer.next(), Some(&("unzipped_pexes" | "venvs")))
-        && outer.next().is_some_and(|root| root.contains("pex"))
+    let Some(cache) = outer.next().filter(|cache| is_in(UNPACKED, cache)) else { return false };
+    // Directories of these names may be anybody's; those of pex are in one that is called after it.
+    let is_pex = *cache == "unzipped_pexes" || outer.next().is_some_and(|root| root.contains("pex"));
+    is_hash(part) || is_pex && (is_number(part) || before.last() == Some(&"short") && is_hex(part))
 }
 
 /// One part of a path.
@@ -211,11 +219,7 @@ fn name_of(path: &str, before: &[&str], part: &str) -> String {
         let first = if bucket == "environments" { "2" } else { "0" };
         return format!("{bucket}-v{}", if is_in(BUCKETS, bucket) { first } else { version });
     }
-    // pex: `unzipped_pexes/HASH`, `venvs/HASH/HASH`, `venvs/short/HASH`, in newer ones below the number of a layout
-    // (pex/cache/dirs.py)
-    if is_of_pex(before)
-        && (is_hash(part) || is_number(part) || before.last() == Some(&"short") && is_hex(part))
-    {
+    if is_unpacked(before, part) {
         return CHANGES.to_owned();
     }
     // shiv: the hash of the archive that it unpacks
@@ -376,9 +380,10 @@ fn temporary(part: &str, in_temporary: bool) -> Option<&str> {
     if !in_temporary {
         return None;
     }
-    // Python's tempfile: `tmpXXXXXXXX`; bunx: `bunx-UID-SPECIFICATION`; yarn: `xfs-HASH`; PyInstaller: `_MEIXXXXXX`
+    // Python's tempfile: `tmpXXXXXXXX`; bunx: `bunx-UID-SPECIFICATION`; yarn: `xfs-HASH`; PyInstaller: `_MEIXXXXXX`;
+    // Nuitka: `onefile_PID_TIME`
     let is_known = part.strip_prefix("tmp").is_some_and(|rest| is_random(rest, 8) && rest.len() == 8)
-        || ["bunx-", "xfs-", "dlx-", "_MEI"].iter().any(|start| part.starts_with(start));
+        || ["bunx-", "xfs-", "dlx-", "_MEI", "onefile_"].iter().any(|start| part.starts_with(start));
     if is_known {
         return Some("");
     }
@@ -400,7 +405,7 @@ fn temporary(part: &str, in_temporary: bool) -> Option<&str> {
 
 /// Interpreters whose name and version nixpkgs puts in front of a package of theirs: `python3.12-NAME-1.0`, `ruby3.3-NAME-1.0`
 /// (nixpkgs: mk-python-derivation.nix, build-ruby-gem, buildPerlPackage, buildLuarocksPackage, buildDunePackage).
-const STORE_INTERPRETERS: &str = "python pypy ruby perl lua luajit ocaml coq";
+const STORE_INTERPRETERS: &str = "python pypy ruby perl php lua luajit ocaml coq";
 
 /// The name of a package in a store without that of its interpreter.
 fn without_interpreter(name: &str) -> &str {

@@ -205,6 +205,8 @@ pub(super) const WASM: Options = Options::with(&[
 /// Interpreters whose first argument behind the options is a script.
 pub(super) const INTERPRETERS: &str = "ruby perl php lua luajit Rscript R julia elixir groovy kotlin escript bb raku guile gjs qjs racket janet \
     tclsh octave scala osascript";
+/// lua(1): `-l` loads a library, where other languages have a flag.
+pub(super) const LUA: Options = Options::with(&["-l"]);
 /// Options of those with a program in the next word, and with a library that is loaded first: Rscript(1), julia(1), ruby(1), perlrun(1),
 /// php(1), lua(1), elixir(1), guile(1), and the documentation of the others.
 pub(super) const CODE: &[(&str, &str, &str)] = &[

@@ -351,6 +351,8 @@ fn version_is_read_from_packages_images_and_paths() {
         ("apptainer run docker://bay/tide:1.3", "/usr/bin/apptainer", Some("1.3")),
         ("deno run -A https://deno.test/x/tide@v1.3/mod.ts", "/usr/bin/deno", Some("v1.3")),
         ("uvx git+https://me@git.test/bay/tide", "/usr/bin/uvx", None),
+        ("npx -y github:bay/tide#v1.3.0", "/usr/bin/node", Some("v1.3.0")),
+        ("npx -y github:bay/tide#main", "/usr/bin/node", None),
         ("nix run github:bay/tide/v1.3 -- x", "/usr/bin/nix", Some("v1.3")),
         ("nix run github:bay/tide/main", "/usr/bin/nix", None),
     ] {

@@ -101,7 +101,7 @@ impl Wrapper {
     }
 }
 
-/// Whether a program of this name runs other commands, and nothing else.
+/// Whether a program of this name runs other commands, and nothing else. `toolbox` is also a server (googleapis/genai-toolbox).
 pub(super) fn is_name(name: &str) -> bool {
-    WRAPPERS.iter().any(|wrapper| is_in(wrapper.names, family(name)))
+    name != "toolbox" && WRAPPERS.iter().any(|wrapper| is_in(wrapper.names, family(name)))
 }

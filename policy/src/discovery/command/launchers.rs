@@ -18,9 +18,9 @@ impl Command {
 
     /// Interpreters of other languages: a script, or programs in arguments and the libraries that are loaded for them.
     pub(super) fn scripting(&mut self, language: &str, args: &[&str], level: usize) {
-        let options = &tables::SCRIPTING;
         let known = tables::CODE.iter().find(|(names, ..)| is_in(names, language));
         let (code, libraries) = known.map_or(("", ""), |(_, code, libraries)| (*code, *libraries));
+        let options = if is_in(libraries, "-l") { &tables::LUA } else { &tables::SCRIPTING };
         // `-we TEXT`: flags of ruby and perl in front
         let is_code = |arg: &&str| {
             is_in(code, arg)

@@ -70,6 +70,19 @@ fn path_is_kept_without_what_changes() {
             "/h/.cache/pex/venvs/*/*/*/pex",
         ),
         ("/h/.pex/venvs/short/0a1b2c3d/bin/tide", "/h/.pex/venvs/short/*/bin/tide"),
+        (
+            "/srv/root/unzipped_pexes/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/tide",
+            "/srv/root/unzipped_pexes/*/tide",
+        ),
+        (
+            "/h/.cache/nce/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/cpython/bin/tide",
+            "/h/.cache/nce/*/cpython/bin/tide",
+        ),
+        (
+            "/h/.local/share/pyapp/tide/1234567890/1.0.0/python/bin/tide",
+            "/h/.local/share/pyapp/tide/*/*/python/bin/tide",
+        ),
+        ("/tmp/onefile_417_1767225600/tide", "/tmp/*/tide"),
         ("/srv/venvs/2/bin/tide", "/srv/venvs/2/bin/tide"),
         (
             "/srv/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/tide",

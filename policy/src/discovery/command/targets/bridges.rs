@@ -29,9 +29,10 @@ pub(super) const GENERATOR_WORDS: &str = "openapi swagger graphql postman wsdl o
 pub(super) const SPECIFICATIONS: &str = "--spec --openapi-spec --api-spec --spec-url --spec-path --spec-file --openapi --swagger --schema \
     --schema-url --schema-path --api-spec-url --spec_url --endpoint --url --collection --document";
 /// Words in the name of a program that stands for several servers, and options that name the file that says which.
-pub(super) const COLLECTION_WORDS: &str = "hub gateway proxy router aggregator multiplexer orchestrator";
+pub(super) const COLLECTION_WORDS: &str = "hub gateway proxy router aggregator multiplexer orchestrator agentgateway \
+    mcphub mcpgateway mcpproxy 1mcp";
 pub(super) const COLLECTIONS: &str =
-    "--config -c --config-file --config-path --servers --servers-file --mcp-config --mcp-servers";
+    "--config -c -f --file --config-file --config-path --servers --servers-file --mcp-config --mcp-servers";
 /// Options that name the file or preset that defines a program's tools, however it is called.
 pub(super) const DEFINITIONS: &[&str] = &[
     "--prebuilt",
