@@ -24,6 +24,7 @@ use sha2::{Digest, Sha256};
 pub use self::shell::words;
 use crate::definition::hex;
 use crate::glob::{GlobError, NameGlob};
+use crate::redact::{redact_argv, redact_word};
 use crate::terms::ServerId;
 use piece::{Piece, Role};
 pub use preload::{
@@ -120,10 +121,8 @@ impl NamePatterns {
                 let module = module.flatten();
                 // `cd /srv/weather-mcp && node index.js`: the directory that a command line names.
                 let directory = command.directory.as_deref().and_then(|directory| {
-                    let path = piece
-                        .path
-                        .as_deref()
-                        .filter(|_| names::telling_part(&piece.name, piece.role).is_none())?;
+                    let path =
+                        piece.place().filter(|_| names::telling_part(&piece.name, piece.role).is_none())?;
                     names::telling_directory(path, Some(directory))
                 });
                 let texts = [
@@ -178,6 +177,18 @@ pub fn server_id(argv: &[String], cwd: Option<&str>) -> ServerId {
         Some((_, id)) => ServerId(clean(&id).into()),
         None => hashed_id(argv.join(" ").as_bytes()),
     }
+}
+
+/// The id of a server with this command line, without what looks like a secret.
+pub fn shown_id(argv: &[String]) -> String {
+    let id = server_id(argv, None).0;
+    let has_it = |words: &[String]| words.iter().any(|word| word.contains(&*id));
+    let shows_it = |words: &[String]| has_it(&redact_argv(words));
+    // A secret may look like one by the word before it alone. What a shell reads of an argument is looked at by itself: behind
+    // `KEY=1` a program stands there, and not the rest of a secret.
+    let is_open =
+        !has_it(argv) || shows_it(argv) || command::read(argv).texts.iter().any(|words| shows_it(words));
+    if is_open { redact_word(&id) } else { "***".to_owned() }
 }
 
 /// The id of a server that is known by an address alone: the address and path itself, cleaned and bounded.
@@ -293,7 +304,7 @@ pub(crate) fn hashed_id(bytes: &[u8]) -> ServerId {
 
 fn best(argv: &[String], cwd: Option<&str>) -> Option<(u8, String)> {
     let command = command::read(argv);
-    let cwd = command.directory.as_deref().or(cwd);
+    let (outer, cwd) = (cwd, command.directory.as_deref().or(cwd));
     // A bridge is called after what it runs, where that has a name.
     let inner = command.bridged.map_or(0, |(_, innermost)| innermost);
     let mut best: Option<(u8, String)> = None;
@@ -307,12 +318,13 @@ fn best(argv: &[String], cwd: Option<&str>) -> Option<(u8, String)> {
             is_inner = at >= inner;
         }
     }
-    if is_inner { best } else { own(&command, cwd) }
+    if is_inner { best } else { own(&command, outer) }
 }
 
 /// What the pieces in front of what a bridge runs are called.
 fn own(command: &command::Command, cwd: Option<&str>) -> Option<(u8, String)> {
     let inner = command.bridged.map_or(0, |(_, innermost)| innermost);
+    let cwd = command.own_directory().or(cwd);
     let own = command.pieces.iter().take(inner).filter_map(|piece| telling(piece, cwd));
     own.max_by_key(|(rank, _)| *rank)
 }
@@ -321,15 +333,14 @@ fn own(command: &command::Command, cwd: Option<&str>) -> Option<(u8, String)> {
 /// name, too.
 pub fn bridge_id(argv: &[String], cwd: Option<&str>) -> Option<ServerId> {
     let command = command::read(argv);
-    own(&command, command.directory.as_deref().or(cwd)).map(|(_, id)| ServerId(clean(&id).into()))
+    own(&command, cwd).map(|(_, id)| ServerId(clean(&id).into()))
 }
 
 fn telling(piece: &Piece, cwd: Option<&str>) -> Option<(u8, String)> {
     if let Some(id) = names::telling_part(&piece.name, piece.role) {
         return Some((piece.role.rank(), id));
     }
-    let path = piece.path.as_deref()?;
-    names::telling_directory(path, cwd).map(|id| (2, id))
+    names::telling_directory(piece.place()?, cwd).map(|id| (2, id))
 }
 
 /// An id that can stand in a log line, a metric label and a policy.

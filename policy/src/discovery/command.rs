@@ -2,12 +2,15 @@
 
 mod inline;
 mod launchers;
+mod runners;
+mod scripts;
 mod targets;
 
 use super::options::{self, is_in};
 use super::piece::{Piece, Role};
 use super::wrappers::{self, Wrapper};
 use super::{containers, names, places, shell, tables};
+use runners::runs;
 use targets::Inner;
 
 /// Commands within commands (`sh -c "env X=1 npx …"`) that are followed.
@@ -20,14 +23,18 @@ const MAX_PIECES: usize = 64;
 pub(super) const MULTI_CALL: [&str; 2] = ["busybox", "toybox"];
 
 /// A command line, taken apart.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Command {
     /// What it runs, outermost first.
     pub(super) pieces: Vec<Piece>,
     /// It and the commands in it as lines, programs without their directory.
     pub(super) lines: Vec<String>,
+    /// The commands in the texts of shells, without the assignments in front: what a shell runs of an argument.
+    pub(super) texts: Vec<Vec<String>>,
     /// The directory that it says it works in.
     pub(super) directory: Option<String>,
+    /// The same in front of what the outermost bridge runs.
+    outer_directory: Option<String>,
     /// Whether that is in a container: whose processes are not this one's children.
     pub(super) in_container: bool,
     /// The image, container or service that it runs in.
@@ -98,7 +105,10 @@ impl Command {
             }
             name if MULTI_CALL.contains(&name) => self.read(args, level + 1),
             "eval" => self.text(&args.join(" "), &[], level),
-            "cd" | "pushd" => self.directory = args.first().map(|directory| (*directory).to_owned()),
+            "cd" | "pushd" => {
+                let directory = args.iter().find(|arg| !arg.starts_with('-'));
+                self.directory = directory.map(|directory| (*directory).to_owned());
+            }
             "node" | "nodejs" | "electron" => self.interpreted(args, &tables::NODE, level),
             "deno" => self.deno(args, level),
             "bun" => self.bun(args, level),
@@ -129,35 +139,28 @@ impl Command {
             "swift" | "stack" | "cabal" | "dart" | "crystal" | "nim" => self.built(name, args, level),
             "nix" if wrappers::NIX.behind(args).first() == Some(&"run") => self.nix_run(args),
             "flatpak" | "snap" => self.app(args, level),
-            name if is_in(tables::INTERPRETERS, name) => self.interpreted(args, &tables::SCRIPTING, level),
+            name if is_in(tables::INTERPRETERS, name) => self.scripting(name, args, level),
             _ if is_python(name) => self.python(args, level),
             _ => return self.runner(name, args, level),
         }
         true
     }
 
-    /// A program that runs another script by its own rules, if `name` is one.
-    fn runner(&mut self, name: &str, args: &[&str], level: usize) -> bool {
-        match runs(name, args) {
-            // `fastmcp run URL`
-            Some(Runs::Script([url, ..])) if is_in(tables::MCP_RUNNERS, name) && targets::is_url(url) => {
-                self.file(Role::Script, &targets::place(url));
-            }
-            Some(Runs::Script(script)) if is_in(tables::MCP_RUNNERS, name) => {
-                self.file(Role::Script, script.first().unwrap_or(&""))
-            }
-            Some(Runs::Script(script)) => self.script(script, level),
-            Some(Runs::Module(module)) => self.push(Role::Module, module, None),
-            Some(Runs::Text(text)) => self.text(&text, &[], level),
-            None => return false,
-        }
-        true
-    }
-
     /// A program that runs another command, if `name` is one.
     fn wrapper(&mut self, name: &str, args: &[&str], level: usize) -> bool {
-        let Some((wrapper, args)) = wrappers::find(name, args) else { return wrappers::is_name(name) };
-        self.wrapped(wrapper, args, level);
+        let Some((wrapper, front, args)) = wrappers::find(name, args) else {
+            return wrappers::is_name(name);
+        };
+        self.enter(options::value(front, wrapper.directory));
+        match wrapper.expanded(args) {
+            Some(words) => {
+                let words: Vec<&str> =
+                    std::iter::once(name).chain(words.iter().map(String::as_str)).collect();
+                self.read(&words, level + 1);
+                self.in_text(&words);
+            }
+            None => self.wrapped(wrapper, args, level),
+        }
         true
     }
 
@@ -170,7 +173,16 @@ impl Command {
 
     /// What a bridge runs. The bridge itself, among the pieces by now, says less of the server than that.
     fn bridged(&mut self, inner: Inner<'_>, level: usize) {
+        if let Inner::Task(name, file) = &inner {
+            self.task_of_project(name.as_deref(), file.as_deref());
+            if name.is_none() {
+                return;
+            }
+        }
         let here = self.pieces.len();
+        if self.bridged.is_none() {
+            self.outer_directory.clone_from(&self.directory);
+        }
         self.bridged = Some((self.bridged.map_or(here, |(outermost, _)| outermost), here));
         match inner {
             Inner::Command(words) => self.read(&words, level + 1),
@@ -179,14 +191,19 @@ impl Command {
                 self.push(Role::Tool, &place, None);
                 self.read(&words, level + 1);
             }
-            // Of several commands it is not clear which is the server.
-            Inner::Text(text) if shell::commands(&text, &[]).len() == 1 => self.text(&text, &[], level),
-            Inner::Text(_) => {}
+            // Of several commands it is not clear which is the server, but where the others only prepare it.
+            Inner::Text(text) => {
+                let commands = shell::commands(&text, &[]);
+                if commands.iter().filter(|words| !is_preparation(words)).count() == 1 {
+                    self.text(&text, &[], level);
+                }
+            }
             Inner::Package(name) => {
                 self.versioned(names::version(name));
                 self.push(Role::Package, &names::package(name), None);
             }
             Inner::Name(name) => self.push(Role::Program, name, None),
+            Inner::Task(name, _) => self.push(Role::Program, &name.unwrap_or_default(), None),
             Inner::Image(image) => {
                 self.versioned(names::image_version(image));
                 self.push(Role::Image, &names::image(image), None);
@@ -200,9 +217,7 @@ impl Command {
         // The options of the command are none of the wrapper's, but where these may stand behind its arguments.
         let own =
             if wrapper.own > 0 || wrapper.behind_dashes { before } else { wrapper.options.before(args) };
-        if let Some(directory) = options::value(wrapper.options.before(args), wrapper.directory) {
-            self.directory = Some(directory.to_owned());
-        }
+        self.enter(options::value(wrapper.options.before(args), wrapper.directory));
         if let Some(text) = options::value(own, wrapper.text) {
             return self.text(text, &[], level);
         }
@@ -252,8 +267,30 @@ impl Command {
             return;
         }
         for command in shell::commands(text, arguments) {
-            self.read(&command.iter().map(String::as_str).collect::<Vec<_>>(), level + 1);
+            let words: Vec<&str> = command.iter().map(String::as_str).collect();
+            self.read(&words, level + 1);
+            self.in_text(&words);
         }
+    }
+
+    /// These words are a command in an argument.
+    pub(super) fn in_text(&mut self, words: &[&str]) {
+        if self.texts.len() < MAX_PIECES {
+            let words = words.iter().skip_while(|word| is_assignment(word));
+            self.texts.push(words.map(|word| (*word).to_owned()).collect());
+        }
+    }
+
+    /// It says that it works in this directory, or in that of a project's file (`pixi --manifest-path DIR/pixi.toml`).
+    pub(super) fn enter(&mut self, directory: Option<&str>) {
+        let Some(directory) = directory else { return };
+        let manifest = directory.rsplit_once('/').filter(|(_, file)| file.ends_with(".toml"));
+        self.directory = Some(manifest.map_or(directory, |(directory, _)| directory).to_owned());
+    }
+
+    /// The directory that it says it works in, without what a bridge runs elsewhere.
+    pub(super) fn own_directory(&self) -> Option<&str> {
+        if self.bridged.is_some() { &self.outer_directory } else { &self.directory }.as_deref()
     }
 
     fn shell(&mut self, args: &[&str], level: usize) {
@@ -357,42 +394,6 @@ impl Command {
     }
 }
 
-/// What a runner runs.
-enum Runs<'a, 'b> {
-    /// A script and its arguments; not empty.
-    Script(&'b [&'a str]),
-    Module(&'a str),
-    /// A shell's text.
-    Text(String),
-}
-
-/// What the runner of this name runs; `None`: it is no runner, or nothing is there to be run.
-fn runs<'a, 'b>(name: &str, args: &'b [&'a str]) -> Option<Runs<'a, 'b>> {
-    let script = if is_in(tables::MCP_RUNNERS, name) {
-        let (word, rest) = args.split_first()?;
-        is_in(tables::MCP_RUNNER_SUBCOMMANDS, word).then(|| tables::MCP_RUNNER.behind(rest))?
-    } else if is_in(tables::WEB_RUNNERS, name) {
-        let application = tables::WEB_RUNNER.behind(args).first()?;
-        return Some(Runs::Module(application.split(':').next().unwrap_or(application)));
-    } else if is_in(tables::NODE_RUNNERS, name) {
-        if let Some(text) = options::value(args, "-x --exec").filter(|_| name == "nodemon") {
-            let behind = tables::NODE_RUNNER.behind(args).iter();
-            return Some(Runs::Text(
-                std::iter::once(&text).chain(behind).copied().collect::<Vec<_>>().join(" "),
-            ));
-        }
-        match tables::NODE_RUNNER.behind(args) {
-            [word, rest @ ..] if is_in(tables::NODE_RUNNER_SUBCOMMANDS, word) => {
-                tables::NODE_RUNNER.behind(rest)
-            }
-            rest => rest,
-        }
-    } else {
-        return None;
-    };
-    (!script.is_empty()).then_some(Runs::Script(script))
-}
-
 /// A program's name, without directory, ending, and `-cli`.
 pub(super) fn plain(path: &str) -> &str {
     names::stem(path).trim_end_matches("-cli")
@@ -411,6 +412,27 @@ fn is_launcher(name: &str) -> bool {
 
 fn is_no_server(name: &str) -> bool {
     is_in(tables::NO_SERVERS, name) || name.starts_with("containerd-shim")
+}
+
+/// Whether a command of a shell's text stands beside the server and is none: the shell's own commands and usual tools (`cd`,
+/// `source`, `export`), what only makes something (`npm ci`, `uv sync`), assignments alone, `eval "$(…)"`, and `exec` that only redirects.
+fn is_preparation(words: &[String]) -> bool {
+    let mut words = words.iter().map(String::as_str).skip_while(|word| is_assignment(word));
+    let Some(program) = words.next() else { return true };
+    let first = words.next();
+    match program {
+        "eval" => first.is_some_and(is_unknown) && words.next().is_none(),
+        "exec" => first.is_none(),
+        program => {
+            let plain = plain(names::base(program));
+            let mut words = first.into_iter().chain(words).filter(|word| !word.starts_with('-'));
+            let makes = |word: &str| is_in(tables::MAKING, word) || scripts::is_build(word);
+            is_in(tables::TOOLS, plain)
+                || is_no_server(plain)
+                || is_in(tables::MAKERS, plain)
+                    && words.find(|word| !is_in(tables::MAKERS_GROUPS, word)).is_some_and(makes)
+        }
+    }
 }
 
 /// Whether only the shell knows which program this is.

@@ -84,18 +84,17 @@ fn apptainer(args: &[&str]) -> Option<Run> {
         _ => return None,
     };
     let (reference, inner) = APPTAINER.behind(rest).split_first()?;
-    let image = names::image(reference);
-    let image = ["sif", "simg", "img"]
-        .iter()
-        .find_map(|end| image.strip_suffix(end)?.strip_suffix('.'))
-        .unwrap_or(&image)
-        .to_owned();
+    let file = ["sif", "simg", "img"].iter().find_map(|end| reference.strip_suffix(end)?.strip_suffix('.'));
+    let (image, version) = match file.filter(|file| !file.contains("://")).map(names::image_file) {
+        Some((name, version)) => (name.to_owned(), version),
+        None => (names::image(reference), names::image_version(reference)),
+    };
     let inner: Vec<String> = inner.iter().map(|word| (*word).to_owned()).collect();
     let container = Some(names::repository(&image));
     if is_exec || names::is_runtime(&image) {
         return Some(Run { container, words: inner, ..Run::default() });
     }
-    let version = names::image_version(reference).map(str::to_owned);
+    let version = version.map(str::to_owned);
     Some(Run { container, image: Some(image), version, words: Vec::new(), arguments: inner })
 }
 

@@ -6,7 +6,7 @@ use super::places::{self, split_extension, unversioned};
 use super::tables::RUNTIME_IMAGES;
 
 /// Names that every other project has.
-const GENERIC: [&str; 35] = [
+const GENERIC: [&str; 36] = [
     "",
     ".",
     "..",
@@ -42,9 +42,10 @@ const GENERIC: [&str; 35] = [
     "current",
     "latest",
     "mod",
+    "pex",
 ];
 /// Directories that say nothing of what lies in them.
-const PLACES: [&str; 40] = [
+const PLACES: [&str; 45] = [
     "home",
     "root",
     "usr",
@@ -85,15 +86,22 @@ const PLACES: [&str; 40] = [
     "store",
     "packages",
     "apps",
+    ".pex",
+    "unzipped_pexes",
+    "venvs",
+    "short",
+    "vendor",
 ];
 /// Endings of archives in the address of a package.
 const ARCHIVES: [&str; 5] = [".git", ".tgz", ".tar.gz", ".whl", ".zip"];
+/// Tags of images that follow the newest.
+const CHANNELS: &str = "latest stable main master edge dev nightly next";
 /// What stands in front of a package and says where it comes from.
 const SOURCES: [&str; 9] =
     ["npm:", "jsr:", "github:", "gitlab:", "bitbucket:", "gist:", "file:", "link:", "path:"];
 
 fn is_generic(name: &str) -> bool {
-    GENERIC.contains(&name.to_ascii_lowercase().as_str())
+    places::is_hash(name) || GENERIC.contains(&name.to_ascii_lowercase().as_str())
 }
 
 /// The last part of a path.
@@ -194,8 +202,16 @@ pub(super) fn package(spec: &str) -> String {
 
 /// The version in a package specifier: `name@1.2`, `name==1.2`, `https://…/name.git@v1.2`. A range (`>=1`) is none.
 pub(super) fn version(spec: &str) -> Option<&str> {
-    let spec = spec.trim_matches(['"', '\'']).split([';', '#', '?']).next()?;
-    let last = if spec.contains("://") { base(spec) } else { spec };
+    let spec = spec.trim_matches(['"', '\'']);
+    // `github:owner/name#v1.2` (npm-install(1))
+    let tag = spec.split_once('#').map(|(_, tag)| tag.strip_prefix("semver:").unwrap_or(tag));
+    if let Some(tag) = tag.filter(|tag| places::is_version(tag)) {
+        return Some(tag);
+    }
+    let spec = spec.split([';', '#', '?']).next()?;
+    // `https://example.com/name@v1.2/mod.ts`: the last part with one, and no user of the host.
+    let path = spec.split_once("://").map(|(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
+    let last = path.map_or(spec, |path| path.rsplit('/').find(|part| part.contains('@')).unwrap_or_default());
     let (name, version) = last.rsplit_once("==").or_else(|| last.rsplit_once('@'))?;
     let version = version.split([',', '/']).next()?.trim();
     let is_version = version.starts_with(|first: char| first.is_ascii_alphanumeric());
@@ -256,6 +272,22 @@ pub(super) fn image(reference: &str) -> String {
         Some((name, tag)) if !tag.contains('/') => name.to_owned(),
         _ => name.to_owned(),
     }
+}
+
+/// The name and the version in the name of an image's file: `apptainer pull` calls it `NAME_TAG.sif`.
+pub(super) fn image_file(path: &str) -> (&str, Option<&str>) {
+    let is_tag = |tag: &str| {
+        let number = tag.strip_prefix('v').unwrap_or(tag);
+        number.starts_with(|first: char| first.is_ascii_digit()) || is_in(CHANNELS, tag)
+    };
+    if let Some((name, tag)) =
+        path.rsplit_once('_').filter(|(name, tag)| !base(name).is_empty() && is_tag(tag))
+    {
+        return (name, Some(tag));
+    }
+    let last = base(path);
+    let name = path.get(..path.len() - last.len() + unversioned(last).len()).unwrap_or(path);
+    (name, places::version(path))
 }
 
 /// An image's repository as an engine resolves it: `docker.io/library/node` is `node`.

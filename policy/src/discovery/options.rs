@@ -118,11 +118,16 @@ impl Options {
     }
 }
 
-/// The value of one of these options: `--name value`, `--name=value`, `-n value`, `-nvalue`, or the last letter of
-/// several (`-xn value`).
+/// The value of one of these options, the first one: see [`all`].
 pub(super) fn value<'a>(args: &[&'a str], names: &str) -> Option<&'a str> {
+    all(args, names).next()
+}
+
+/// The values of these options: `--name value`, `--name=value`, `-n value`, `-nvalue`, or the last letter of several
+/// (`-xn value`).
+pub(super) fn all<'a>(args: &[&'a str], names: &str) -> impl Iterator<Item = &'a str> {
     let is_short = |letter: char| is_in(names, &format!("-{letter}"));
-    args.iter().enumerate().find_map(|(at, arg)| {
+    args.iter().enumerate().filter_map(move |(at, arg)| {
         let next = || args.get(at + 1).copied();
         if is_in(names, arg) {
             return next();

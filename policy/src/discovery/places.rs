@@ -24,6 +24,8 @@ const CHANGING: &[(&str, usize)] = &[
     ("__virtual__", 2),
     ("__virtual__/*/*/cache", 1),
     // pipx run: a hash of the specification
+    // pyapp: a number for each distribution, in front of the version (ofek.dev/pyapp)
+    ("pyapp/*", 1),
     ("pipx/.cache", 1),
     (".cache/pipx", 1),
     // deno: a hash or a version behind the package
@@ -56,10 +58,17 @@ const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm", "/run/user/*"];
 /// What follows a version in the name of an archive, a directory or a jar.
 const CLASSIFIERS: &str = "all snapshot release final fat shaded shadow standalone uber exec runner bin dist with dependencies jar linux darwin \
     windows win32 x64 x86 amd64 arm64 aarch64 armhf x86_64 gnu musl universal noarch any none alpha beta rc pre preview dev next canary nightly m ga \
-    unstable stable fc el deb temurin tem post a b";
+    unstable stable cr sp ea eap milestone jre jdk native plain fc el deb temurin tem post a b";
+
+/// What says behind a version that it is a release in advance (semver.org, maven.apache.org/pom.html#version-order-specification,
+/// PEP 440, spring.io's milestones).
+const PRERELEASES: &str =
+    "snapshot rc cr alpha beta m milestone pre preview dev next canary nightly ea eap a b";
+/// What may follow the numbers of a version behind a dot: the same, and releases (OSGi's qualifiers, PEP 440).
+const QUALIFIERS: &str = "final release ga sp post snapshot rc cr alpha beta m pre preview dev";
 
 /// Endings of scripts and programs that are not part of their name.
-const EXTENSIONS: [&str; 46] = [
+const EXTENSIONS: [&str; 48] = [
     ".mjs",
     ".cjs",
     ".js",
@@ -69,6 +78,7 @@ const EXTENSIONS: [&str; 46] = [
     ".ts",
     ".tsx",
     ".pyz",
+    ".pex",
     ".pyw",
     ".py",
     ".jar",
@@ -84,6 +94,7 @@ const EXTENSIONS: [&str; 46] = [
     ".ps1",
     ".jl",
     ".r",
+    ".R",
     ".dart",
     ".cr",
     ".nim",
@@ -177,6 +188,25 @@ fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// Whether a part is all of a long hash, as tools call directories by their content.
+pub(super) fn is_hash(part: &str) -> bool {
+    part.len() >= 32 && is_hex(part)
+}
+
+/// Directories in which programs that unpack themselves have one of their hash: pex (pex/cache/dirs.py), scie-jump.
+const UNPACKED: &str = "unzipped_pexes venvs installed_wheels user_code bootstraps nce .nce";
+
+/// Whether a part is the hash of a program that was unpacked here, or the number of a layout in front of it: `unzipped_pexes/HASH`,
+/// `venvs/HASH/HASH`, `venvs/short/HASH`, in newer ones below a number.
+fn is_unpacked(before: &[&str], part: &str) -> bool {
+    let is_inner = |part: &&&str| is_number(part) || is_hash(part) || **part == "short";
+    let mut outer = before.iter().rev().skip_while(is_inner);
+    let Some(cache) = outer.next().filter(|cache| is_in(UNPACKED, cache)) else { return false };
+    // Directories of these names may be anybody's; those of pex are in one that is called after it.
+    let is_pex = *cache == "unzipped_pexes" || outer.next().is_some_and(|root| root.contains("pex"));
+    is_hash(part) || is_pex && (is_number(part) || before.last() == Some(&"short") && is_hex(part))
+}
+
 /// One part of a path.
 fn name_of(path: &str, before: &[&str], part: &str) -> String {
     if ends_with(path, before, "/nix/store") || ends_with(path, before, "/gnu/store") {
@@ -188,6 +218,9 @@ fn name_of(path: &str, before: &[&str], part: &str) -> String {
         // A later layout of the same cache.
         let first = if bucket == "environments" { "2" } else { "0" };
         return format!("{bucket}-v{}", if is_in(BUCKETS, bucket) { first } else { version });
+    }
+    if is_unpacked(before, part) {
+        return CHANGES.to_owned();
     }
     // shiv: the hash of the archive that it unpacks
     if before.last() == Some(&".shiv")
@@ -263,8 +296,35 @@ pub(super) fn version(path: &str) -> Option<&str> {
     let found = parts.iter().enumerate().rev().find_map(|(at, part)| Some((part, of(at, part)?)));
     let (part, (from, to)) = found?;
     let version = part.get(from..to)?;
-    let end = version.find(['-', '_', '+']).unwrap_or(version.len());
-    version.get(..end).filter(|version| version.starts_with(|first: char| first.is_ascii_alphanumeric()))
+    version
+        .get(..release_end(version))
+        .filter(|version| version.starts_with(|first: char| first.is_ascii_alphanumeric()))
+}
+
+/// Where the version ends in what stands behind a name: behind its numbers and what says that it is a release in advance, in front of
+/// classifiers (`1.2.0-rc.1-linux`, `1.2.0-SNAPSHOT-all`, `1.2.0.Final`).
+fn release_end(version: &str) -> usize {
+    let ends = ['-', '_', '+', '~'];
+    let mut end = version.find(ends).unwrap_or(version.len());
+    let mut is_before_release = false;
+    while let Some(rest) = version.get(end + 1..).filter(|rest| !rest.is_empty()) {
+        let next = rest.get(..rest.find(ends).unwrap_or(rest.len())).unwrap_or(rest);
+        let is_build = is_before_release && is_number(next);
+        if version.get(end..).is_some_and(|rest| rest.starts_with('+'))
+            || !is_build && !is_qualifier(next, PRERELEASES)
+        {
+            break;
+        }
+        is_before_release = true;
+        end += 1 + next.len();
+    }
+    end
+}
+
+/// Whether the first word of a text, without the number behind it, is one of these.
+fn is_qualifier(text: &str, words: &str) -> bool {
+    let word = text.split(['.', '-', '_', '+', '~']).next().unwrap_or(text).to_ascii_lowercase();
+    is_in(words, word.trim_end_matches(|last: char| last.is_ascii_digit()))
 }
 
 /// The parts of a path, without `.` and `..`.
@@ -320,9 +380,10 @@ fn temporary(part: &str, in_temporary: bool) -> Option<&str> {
     if !in_temporary {
         return None;
     }
-    // Python's tempfile: `tmpXXXXXXXX`; bunx: `bunx-UID-SPECIFICATION`; yarn: `xfs-HASH`; PyInstaller: `_MEIXXXXXX`
+    // Python's tempfile: `tmpXXXXXXXX`; bunx: `bunx-UID-SPECIFICATION`; yarn: `xfs-HASH`; PyInstaller: `_MEIXXXXXX`;
+    // Nuitka: `onefile_PID_TIME`
     let is_known = part.strip_prefix("tmp").is_some_and(|rest| is_random(rest, 8) && rest.len() == 8)
-        || ["bunx-", "xfs-", "dlx-", "_MEI"].iter().any(|start| part.starts_with(start));
+        || ["bunx-", "xfs-", "dlx-", "_MEI", "onefile_"].iter().any(|start| part.starts_with(start));
     if is_known {
         return Some("");
     }
@@ -342,11 +403,24 @@ fn temporary(part: &str, in_temporary: bool) -> Option<&str> {
     is_chance.then(|| part.get(..=name.len())).flatten()
 }
 
+/// Interpreters whose name and version nixpkgs puts in front of a package of theirs: `python3.12-NAME-1.0`, `ruby3.3-NAME-1.0`
+/// (nixpkgs: mk-python-derivation.nix, build-ruby-gem, buildPerlPackage, buildLuarocksPackage, buildDunePackage).
+const STORE_INTERPRETERS: &str = "python pypy ruby perl php lua luajit ocaml coq";
+
+/// The name of a package in a store without that of its interpreter.
+fn without_interpreter(name: &str) -> &str {
+    let Some((front, rest)) = name.split_once('-') else { return name };
+    let interpreter = front.trim_end_matches(|last: char| last.is_ascii_digit() || last == '.');
+    let is_front = interpreter.len() < front.len() && is_in(STORE_INTERPRETERS, interpreter);
+    if is_front && rest.starts_with(char::is_alphabetic) { rest } else { name }
+}
+
 /// The name in a store's `HASH-NAME-VERSION`: the version begins behind the first dash that no letter follows (nix:
 /// `builtins.parseDrvName`).
 fn store_name(part: &str) -> &str {
     let is_hash = |hash: &str| hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let Some((_, name)) = part.split_once('-').filter(|(hash, _)| is_hash(hash)) else { return part };
+    let name = without_interpreter(name);
     let dashes = name.match_indices('-').map(|(at, _)| at);
     let is_version = |at: &usize| {
         name.get(at + 1..).is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphabetic()))
@@ -369,17 +443,18 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a whole name is a version of at least two numbers: `1.2`, `v1.2.3-rc.1`, `1.4.0_1`. Four numbers alone are an address.
+/// Whether a whole name is a version of at least two numbers: `1.2`, `v1.2.3-rc.1`, `1.4.0_1`, `1.2.0.Final`. Four numbers alone are an address.
 pub(super) fn is_version(text: &str) -> bool {
     let text = text.strip_prefix(['v', 'V']).unwrap_or(text);
     let end = text.find(|next: char| !next.is_ascii_digit() && next != '.').unwrap_or(text.len());
     let (numbers, rest) = text.split_at(end);
+    let is_qualified = numbers.ends_with('.') && is_qualifier(rest, QUALIFIERS);
     let numbers: Vec<&str> = numbers.trim_end_matches('.').split('.').collect();
     let is_address = numbers.len() == 4 && rest.is_empty();
     numbers.len() >= 2
         && !is_address
         && numbers.iter().all(|number| is_number(number))
-        && (rest.is_empty() || rest.starts_with(['-', '_', '+', 'r', 'a', 'b', '@', '(']))
+        && (rest.is_empty() || is_qualified || rest.starts_with(['-', '_', '+', 'r', 'a', 'b', '@', '(']))
 }
 
 /// A name without the version at its end, and without what may follow that: `name-1.2.3-all` → `name`.

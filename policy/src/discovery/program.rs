@@ -85,7 +85,7 @@ fn of_command(
         _ => known_as(executable),
     };
     let place = names::telling_part(&module.name, Role::Module).is_none();
-    match command.directory.as_deref().or(cwd).filter(|_| place) {
+    match command.own_directory().or(cwd).filter(|_| place) {
         Some(directory) => format!("{runs} -m {} in {}", module.name, known_as(directory)),
         None => format!("{runs} -m {}", module.name),
     }
@@ -133,7 +133,7 @@ fn executable_of<'a>(argv: &'a [String], executable: Option<&'a str>) -> &'a str
 fn script(command: &Command, cwd: Option<&str>) -> Option<String> {
     let script = own(command).rev().find(|piece| piece.role == Role::Script && piece.path.is_some());
     let path = script?.path.as_deref()?;
-    Some(match command.directory.as_deref().or(cwd) {
+    Some(match command.own_directory().or(cwd) {
         Some(cwd) if !path.starts_with('/') => format!("{cwd}/{path}"),
         _ => path.to_owned(),
     })

@@ -66,6 +66,9 @@ pub(super) const DENO: Options = Options {
     ],
     ..NONE
 };
+/// docs.deno.com/runtime/reference/cli/task
+pub(super) const DENO_TASK: Options =
+    Options::with(&["--cwd -c --config -f --filter --node-modules-dir --lock"]);
 /// bun.sh/docs/runtime
 pub(super) const BUN: Options = Options {
     one: &[
@@ -95,7 +98,7 @@ pub(super) const NPM: Options = Options {
 pub(super) const DLX: Options = Options {
     one: &[
         "-p --package --reporter -C --dir --cwd --store-dir --registry --loglevel --filter -F --allow-build \
-        --workspace-concurrency --config --use-node-version --virtual-store-dir --modules-dir --cpu --os --libc",
+        --filter-prod --workspace-concurrency --config --use-node-version --virtual-store-dir --modules-dir --cpu --os --libc",
     ],
     flags: "--shell-mode --silent -s --quiet -q --bun --verbose --no-install --yes -y --stream --color --no-color \
         --aggregate-output --use-stderr -w --workspace-root",
@@ -200,8 +203,24 @@ pub(super) const WASM: Options = Options::with(&[
     "--dir --mapdir --env --argv0 --invoke --fuel --wasm -W --wasi -S --optimize -O --codegen -C --debug -D --config --preload --volume",
 ]);
 /// Interpreters whose first argument behind the options is a script.
-pub(super) const INTERPRETERS: &str = "ruby perl php lua luajit Rscript julia elixir groovy kotlin escript bb raku guile gjs qjs racket janet \
+pub(super) const INTERPRETERS: &str = "ruby perl php lua luajit Rscript R julia elixir groovy kotlin escript bb raku guile gjs qjs racket janet \
     tclsh octave scala osascript";
+/// lua(1): `-l` loads a library, where other languages have a flag.
+pub(super) const LUA: Options = Options::with(&["-l"]);
+/// Options of those with a program in the next word, and with a library that is loaded first: Rscript(1), julia(1), ruby(1), perlrun(1),
+/// php(1), lua(1), elixir(1), guile(1), and the documentation of the others.
+pub(super) const CODE: &[(&str, &str, &str)] = &[
+    ("Rscript R", "-e", ""),
+    ("julia", "-e --eval -E --print", ""),
+    ("ruby", "-e", "-r --require"),
+    ("perl", "-e -E", "-M -m"),
+    ("php", "-r --run", ""),
+    ("lua luajit", "-e", "-l"),
+    ("elixir", "-e --eval", ""),
+    ("guile", "-c", ""),
+    ("octave", "--eval", ""),
+    ("groovy raku racket janet bb scala osascript", "-e", ""),
+];
 /// Options with values of `swift run`, `stack`, `cabal run`, `dart run`, `crystal run`, `nim r`: the tools' own documentation.
 pub(super) const BUILDERS: Options = Options::with(&[
     "--package-path --scratch-path --build-path -c --configuration -Xswiftc -Xcc -Xlinker --product --stack-yaml --resolver \
@@ -233,6 +252,13 @@ pub(super) const TOOLS: &str = ". : [ [[ alias bg break caller cd continue decla
     install jq ln ls mkdir mkfifo mktemp more mv nl od paste patch pgrep pkill ps readlink realpath rm rmdir rsync scp sed \
     seq sort stat stty tee touch tr tty uname uniq wc wget which whoami xxd yes nvm module ssh-add ssh-keygen tput clear \
     ts logger";
+
+/// Programs that make a project ready by some of their commands (the tools' own documentation); words that may stand in front of such
+/// a command; and the commands, beside those that are scripts elsewhere, too (`build`, `install`).
+pub(super) const MAKERS: &str = "npm pnpm yarn bun deno uv poetry pdm pipenv composer bundle cargo go dotnet mvn mvnw gradle gradlew mix \
+    docker podman docker-compose conda mamba";
+pub(super) const MAKERS_GROUPS: &str = "run run-script compose image pip deps";
+pub(super) const MAKING: &str = "sync pull fetch update upgrade restore login get deps.get download";
 
 /// Images that bring an interpreter, a launcher or an empty system: hub.docker.com's official images, and those of the runtimes' makers.
 pub(super) const RUNTIME_IMAGES: &str = "node python pypy ruby perl php golang rust openjdk eclipse-temurin amazoncorretto sapmachine ibm-semeru-runtimes \

@@ -333,7 +333,48 @@ fn version_is_read_from_packages_images_and_paths() {
         ("python -m tide", "/opt/cpython-3.12.4-linux-x86_64/bin/python3", None),
         ("tide", "/usr/bin/tide", None),
         ("tide-2", "/opt/tide-2/tide", None),
+        ("go run example.com/bay/tide/cmd/tide-mcp@v1.4.2 --stdio", "/usr/bin/go", Some("v1.4.2")),
+        ("go run -mod=mod example.com/bay/tide@latest", "/usr/bin/go", Some("latest")),
+        ("go run ./cmd/tide", "/usr/bin/go", None),
+        ("java -jar /opt/tide-1.3.0-SNAPSHOT.jar", "/usr/bin/java", Some("1.3.0-SNAPSHOT")),
+        ("java -jar /opt/tide-1.3-M2-jar-with-dependencies.jar", "/usr/bin/java", Some("1.3-M2")),
+        ("java -jar /opt/tide-1.3.0-beta.2-all.jar", "/usr/bin/java", Some("1.3.0-beta.2")),
+        ("java -jar /opt/tide-1.3.0-rc-2.jar", "/usr/bin/java", Some("1.3.0-rc-2")),
+        ("java -jar /opt/tide-1.3.0.Final.jar", "/usr/bin/java", Some("1.3.0.Final")),
+        ("java -jar /opt/tide-1.3.0+7.jar", "/usr/bin/java", Some("1.3.0")),
+        ("node /h/x/bay.tide-1.3.0-linux-x64/s.js", "/usr/bin/node", Some("1.3.0")),
+        ("node /opt/tide-1.3.0-rc.1/s.js", "/usr/bin/node", Some("1.3.0-rc.1")),
+        ("apptainer run /img/tide_1.3.0.sif", "/usr/bin/apptainer", Some("1.3.0")),
+        ("apptainer run /img/tide_latest.sif", "/usr/bin/apptainer", Some("latest")),
+        ("singularity run tide-1.3.0.img --stdio", "/usr/bin/singularity", Some("1.3.0")),
+        ("apptainer run /img/tide_mcp.sif", "/usr/bin/apptainer", None),
+        ("apptainer run docker://bay/tide:1.3", "/usr/bin/apptainer", Some("1.3")),
+        ("deno run -A https://deno.test/x/tide@v1.3/mod.ts", "/usr/bin/deno", Some("v1.3")),
+        ("uvx git+https://me@git.test/bay/tide", "/usr/bin/uvx", None),
+        ("npx -y github:bay/tide#v1.3.0", "/usr/bin/node", Some("v1.3.0")),
+        ("npx -y github:bay/tide#main", "/usr/bin/node", None),
+        ("nix run github:bay/tide/v1.3 -- x", "/usr/bin/nix", Some("v1.3")),
+        ("nix run github:bay/tide/main", "/usr/bin/nix", None),
     ] {
         assert_eq!(version(&quoted_argv(line), Some(executable)).as_deref(), expected, "{line}");
+    }
+}
+
+/// A command line, and its id where it is shown: programs behind assignments are no secrets, and what is masked by the word in front
+/// of it is one.
+#[test]
+fn id_is_shown_unless_it_is_a_secret() {
+    for (line, expected) in [
+        ("ssh host 'LEVEL_KEY=1 kelp-mcp'", "kelp-mcp"),
+        ("ssh host 'cd /srv && API_TOKEN=1 exec kelp-mcp'", "kelp-mcp"),
+        ("supergateway --stdio 'KEY=1 npx -y @bay/kelp-mcp'", "kelp-mcp"),
+        ("sh -c 'API_KEY=\"a b\" uvx kelp-mcp'", "kelp-mcp"),
+        ("env -S 'API_KEY=1 uvx kelp-mcp'", "kelp-mcp"),
+        ("npx -c 'API_KEY=1 kelp-mcp'", "kelp-mcp"),
+        ("npx -y @bay/kelp-mcp", "kelp-mcp"),
+        ("ssh host 'kelp-mcp --password hunter2'", "kelp-mcp"),
+        ("npx -y --token @bay/hunter2-mcp", "***"),
+    ] {
+        assert_eq!(shown_id(&quoted_argv(line)), expected, "{line}");
     }
 }

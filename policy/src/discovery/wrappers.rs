@@ -4,6 +4,7 @@
 mod known;
 
 use super::options::{Options, is_in};
+use super::shell;
 pub(super) use known::NIX;
 use known::WRAPPERS;
 
@@ -24,6 +25,8 @@ pub(super) struct Wrapper {
     pub(super) text: &'static str,
     /// Options behind which the command stands.
     pub(super) command: &'static str,
+    /// Options whose value is cut into words that stand in its place.
+    pub(super) split: &'static str,
     /// Options with the directory that the command works in.
     pub(super) directory: &'static str,
     /// Whether the command is one word, a shell's text.
@@ -47,19 +50,58 @@ fn family(name: &str) -> &str {
     }
 }
 
-/// The wrapper of this name, and its arguments behind the subcommand.
-pub(super) fn find<'a, 'b>(name: &str, args: &'b [&'a str]) -> Option<(&'static Wrapper, &'b [&'a str])> {
+/// A wrapper, its arguments in front of the subcommand, and those behind it.
+pub(super) type Found<'a, 'b> = (&'static Wrapper, &'b [&'a str], &'b [&'a str]);
+
+/// The wrapper of this name.
+pub(super) fn find<'a, 'b>(name: &str, args: &'b [&'a str]) -> Option<Found<'a, 'b>> {
     WRAPPERS.iter().filter(|wrapper| is_in(wrapper.names, family(name))).find_map(|wrapper| {
         if wrapper.subcommands.is_empty() {
-            return Some((wrapper, args));
+            return Some((wrapper, Default::default(), args));
         }
         let at = wrapper.options.command_at(args);
         let is_there = args.get(at).is_some_and(|word| is_in(wrapper.subcommands, word));
-        is_there.then(|| (wrapper, args.get(at + 1..).unwrap_or_default()))
+        let (front, behind) = args.split_at_checked(at).filter(|_| is_there)?;
+        Some((wrapper, front, behind.get(1..).unwrap_or_default()))
     })
 }
 
-/// Whether a program of this name runs other commands, and nothing else.
+impl Wrapper {
+    /// The arguments with the words of an option's value in its place (env(1): `-S 'A=1 npx -y'`, `'-Snpx -y'`); `None`: there is
+    /// no such option.
+    pub(super) fn expanded(&self, args: &[&str]) -> Option<Vec<String>> {
+        let own = self.options.before(args);
+        let short =
+            self.split.split_ascii_whitespace().find_map(|name| name.strip_prefix('-')?.chars().next());
+        // The value in the same word; empty: it is the next one.
+        let value = |arg: &str| -> Option<String> {
+            if is_in(self.split, arg) {
+                return Some(String::new());
+            }
+            if let Some((_, text)) = arg.split_once('=').filter(|(name, _)| is_in(self.split, name)) {
+                return Some(text.to_owned());
+            }
+            let letters = arg.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+            let (flags, text) = letters.split_once(short?)?;
+            let is_flags = flags.chars().all(|flag| self.options.values(&format!("-{flag}")).is_none());
+            is_flags.then(|| text.to_owned())
+        };
+        let mut at = 0;
+        let (text, behind) = loop {
+            let arg = own.get(at)?;
+            match value(arg) {
+                Some(text) if text.is_empty() => break ((*args.get(at + 1)?).to_owned(), at + 2),
+                Some(text) => break (text, at + 1),
+                None => at += 1 + self.options.values(arg).unwrap_or_default(),
+            }
+        };
+        let front = args.iter().take(at).map(|arg| (*arg).to_owned());
+        let rest = args.iter().skip(behind).map(|arg| (*arg).to_owned());
+        Some(front.chain(shell::words(&text)).chain(rest).collect())
+    }
+}
+
+/// Whether a program of this name runs other commands, and nothing else. `toolbox` is also a server (googleapis/genai-toolbox).
 pub(super) fn is_name(name: &str) -> bool {
-    WRAPPERS.iter().any(|wrapper| is_in(wrapper.names, family(name)))
+    name != "toolbox" && WRAPPERS.iter().any(|wrapper| is_in(wrapper.names, family(name)))
 }

@@ -6,8 +6,8 @@ use std::fmt;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use mcpwarden_client::inspect::{Launch, session::Target, user::Environment, variables::fill};
 use mcpwarden_client::secret;
-use mcpwarden_policy::discovery::{self, server_id};
-use mcpwarden_policy::redact::{redact_argv, redact_word};
+use mcpwarden_policy::discovery::{self, shown_id};
+use mcpwarden_policy::redact::redact_word;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
@@ -217,14 +217,6 @@ impl From<Written> for Entry {
         }
         Self { command, args, env, cwd, url, headers, is_off }
     }
-}
-
-/// The id of a server with this command line, without what looks like a secret.
-pub fn shown_id(argv: &[String]) -> String {
-    let id = server_id(argv, None).to_string();
-    let has_it = |words: &[String]| words.iter().any(|word| word.contains(&id));
-    // A secret may look like one by the word before it alone.
-    if has_it(argv) && !has_it(&redact_argv(argv)) { "***".to_owned() } else { redact_word(&id) }
 }
 
 impl Entry {

@@ -25,6 +25,7 @@ use mcpwarden_client::inspect::{
     session::{self, Interrupted, Target, Terms},
     user::{self, Environment},
 };
+use mcpwarden_policy::discovery::shown_id;
 use mcpwarden_policy::mutes::Mutes;
 use mcpwarden_policy::redact::redact_word;
 use mcpwarden_policy::settings;
@@ -34,7 +35,7 @@ use crate::cli::InspectOptions;
 use crate::config;
 use crate::host::clock::Clock;
 use crate::output::{FAILED, clean, escaped, print_error, print_line};
-use entry::{Entry, address, shown_id};
+use entry::{Entry, address};
 use input::{Contents, Declared};
 use report::Report;
 

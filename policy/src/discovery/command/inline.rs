@@ -1,4 +1,4 @@
-//! Programs that stand in an argument (`python -c`, `node -e`): what their text says that they run. It is looked through for the
+//! Programs that stand in an argument (`python -c`, `node -e`, `Rscript -e`): what their text says that they run. It is looked through for the
 //! usual forms of a server's start, and is not understood.
 
 use crate::discovery::options::is_in;
@@ -11,6 +11,30 @@ const PYTHON_MODULES: &str = "sys os runpy asyncio importlib json logging warnin
 /// Modules that come with Node, or that a server is built with.
 const NODE_MODULES: &str = "fs path os url util http https net tls events stream child_process process module worker_threads crypto \
     dotenv dotenv/config tsx ts-node ts-node/register source-map-support source-map-support/register";
+
+/// Libraries that come with other languages, or that a server is built with: of R, Julia, Ruby, Perl, Lua and Elixir.
+const LIBRARIES: &str = "stats utils methods tools base parallel devtools pkgload renv rlang jsonlite Pkg Base Logging LinearAlgebra Sockets \
+    Dates Distributed Revise JSON JSON3 HTTP json bundler rubygems logger set time uri net socket stringio fileutils yaml pp optparse \
+    open3 mcp fast_mcp strict warnings utf8 feature lib vars parent base constant FindBin JSON::PP POSIX Data::Dumper cjson lfs IO \
+    Mix System Application Process Code File Enum Logger Kernel";
+/// Words behind which a file stands, in quotes.
+const FILES: [&str; 12] = [
+    "source(",
+    "include(",
+    "include ",
+    "include_once ",
+    "require_once ",
+    "require_once(",
+    "require_relative ",
+    "load ",
+    "load(",
+    "do ",
+    "dofile(",
+    "require_file(",
+];
+/// Words behind which a library stands.
+const USES: [&str; 7] =
+    ["library(", "require(", "require ", "requireNamespace(", "using ", "import ", "use "];
 
 /// What is run.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,6 +87,59 @@ pub(super) fn of_node(text: &str) -> Option<Inline<'_>> {
     }))
 }
 
+/// What the programs in arguments of another language run, with the libraries that options load: `PACKAGE::f()` and `library(PACKAGE)`
+/// of R, `using MODULE`, `require 'LIBRARY'`, `use MODULE`, `include("FILE")`, `Module.f()` of Elixir; where there is one of these.
+pub(super) fn of_code<'a>(language: &str, libraries: &[&'a str], texts: &[&'a str]) -> Option<Inline<'a>> {
+    let statements =
+        texts.iter().flat_map(|text| text.split([';', '\n'])).map(str::trim).take(MAX_STATEMENTS);
+    let found = statements.filter_map(|statement| of_statement(language, statement));
+    let loaded = libraries.iter().map(|library| of_library(library));
+    // `use v5.36`, `use 5.010`
+    let is_version =
+        |name: &str| name.trim_start_matches('v').starts_with(|first: char| first.is_ascii_digit());
+    let is_own =
+        |one: &Inline<'_>| !matches!(one, Inline::Module(name) if is_in(LIBRARIES, name) || is_version(name));
+    the_one(loaded.chain(found).filter(is_own))
+}
+
+fn of_statement<'a>(language: &str, statement: &'a str) -> Option<Inline<'a>> {
+    if let Some(path) = FILES.iter().find_map(|call| quoted(statement, call)) {
+        return Some(Inline::Script(path));
+    }
+    let used = USES.iter().find_map(|word| statement.strip_prefix(word));
+    if let Some(used) = used.map(|used| used.trim_start_matches([' ', '(', '\'', '"'])) {
+        return Some(of_library(used)).filter(|library| *library != Inline::Module(""));
+    }
+    let is_name = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '.');
+    match language {
+        "Rscript" | "R" => {
+            let (before, _) = statement.split_once("::")?;
+            Some(Inline::Module(before.rsplit(|character| !is_name(character)).next()?))
+        }
+        "elixir" => {
+            let (called, _) = statement.split_once('(').unwrap_or((statement, ""));
+            let (module, _) = called.rsplit_once('.')?;
+            let is_module =
+                module.starts_with(|first: char| first.is_ascii_uppercase()) && module.chars().all(is_name);
+            is_module.then_some(Inline::Module(module))
+        }
+        _ => None,
+    }
+    .filter(|one| !matches!(one, Inline::Module("")))
+}
+
+/// A library by its name, of which other parts may follow (`kelp/server`, `Kelp: serve`), or a file.
+fn of_library(text: &str) -> Inline<'_> {
+    if text.starts_with(['/', '.']) {
+        let end = text.find(['\'', '"', ')', ' ']).unwrap_or(text.len());
+        return Inline::Script(text.get(..end).unwrap_or(text));
+    }
+    let is_part =
+        |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | ':' | '.');
+    let end = text.find(|character| !is_part(character)).unwrap_or(text.len());
+    Inline::Module(text.get(..end).unwrap_or(text).trim_end_matches([':', '.']))
+}
+
 /// The text in quotes right behind these words.
 fn quoted<'a>(statement: &'a str, call: &str) -> Option<&'a str> {
     let (_, rest) = statement.split_once(call)?;
@@ -110,6 +187,30 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(of_node(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn text_of_other_languages_says_what_it_runs() {
+        use Inline::{Module, Script};
+        type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str], Option<Inline<'a>>);
+        let cases: [Case<'_>; 13] = [
+            ("Rscript", &[], &["kelp::serve(tools = reef::tools())"], Some(Module("kelp"))),
+            ("Rscript", &[], &["devtools::load_all('/srv/x')", "x <- kelp::serve()"], Some(Module("kelp"))),
+            ("Rscript", &[], &["library(\"kelp\"); serve()"], Some(Module("kelp"))),
+            ("Rscript", &[], &["library(kelp); evil::run()"], None),
+            ("Rscript", &[], &["cat(1)"], None),
+            ("julia", &[], &["using Pkg; Pkg.activate(\"/srv/x\"); using Kelp: serve"], Some(Module("Kelp"))),
+            ("julia", &[], &["include(\"/srv/kelp.jl\")"], Some(Script("/srv/kelp.jl"))),
+            ("ruby", &["json", "kelp_mcp"], &["KelpMCP.run"], Some(Module("kelp_mcp"))),
+            ("ruby", &["./kelp.rb"], &["run"], Some(Script("./kelp.rb"))),
+            ("ruby", &["kelp_mcp"], &["require 'evil'"], None),
+            ("perl", &[], &["use v5.36; use Kelp::MCP qw(run); run()"], Some(Module("Kelp::MCP"))),
+            ("elixir", &[], &["Kelp.Server.start(:stdio)"], Some(Module("Kelp.Server"))),
+            ("elixir", &[], &["IO.puts(\"ü\")"], None),
+        ];
+        for (language, libraries, texts, expected) in cases {
+            assert_eq!(of_code(language, libraries, texts), expected, "{language}: {texts:?}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Interpreters, package runners and build tools: what their arguments say that runs.
 
 use super::inline::{self, Inline};
+use super::scripts::{DIRECTORIES, is_generic_script};
 use super::{Command, is_python, plain, runs};
 use crate::discovery::options::{self, Options, is_in};
 use crate::discovery::piece::Role;
@@ -8,15 +9,39 @@ use crate::discovery::{names, places, shell, tables, wrappers};
 
 impl Command {
     pub(super) fn interpreted(&mut self, args: &[&str], options: &Options, level: usize) {
-        let is_inline = |arg: &&str| matches!(*arg, "-e" | "--eval" | "-p" | "--print" | "-pe" | "-E");
+        let is_inline = |arg: &&str| matches!(*arg, "-e" | "--eval" | "-p" | "--print" | "-pe");
         match options.before(args).iter().position(is_inline) {
-            // Other languages have such an option, and other words.
-            Some(at) if options.has_one("--import") => {
-                self.inline(args.get(at + 1).and_then(|text| inline::of_node(text)))
-            }
-            Some(_) => {}
+            Some(at) => self.inline(args.get(at + 1).and_then(|text| inline::of_node(text))),
             None => self.script(options.behind(args), level),
         }
+    }
+
+    /// Interpreters of other languages: a script, or programs in arguments and the libraries that are loaded for them.
+    pub(super) fn scripting(&mut self, language: &str, args: &[&str], level: usize) {
+        let known = tables::CODE.iter().find(|(names, ..)| is_in(names, language));
+        let (code, libraries) = known.map_or(("", ""), |(_, code, libraries)| (*code, *libraries));
+        let options = if is_in(libraries, "-l") { &tables::LUA } else { &tables::SCRIPTING };
+        // `-we TEXT`: flags of ruby and perl in front
+        let is_code = |arg: &&str| {
+            is_in(code, arg)
+                || arg.strip_prefix('-').and_then(|letters| letters.strip_suffix('e')).is_some_and(|flags| {
+                    is_in(code, "-e")
+                        && !flags.is_empty()
+                        && flags.chars().all(|flag| "nplwasi".contains(flag))
+                })
+        };
+        let (mut own, mut texts, mut rest) = (Vec::new(), Vec::new(), args);
+        while let Some(at) = options.before(rest).iter().position(is_code) {
+            own.extend(rest.iter().take(at));
+            texts.extend(rest.get(at + 1));
+            rest = rest.get(at + 2..).unwrap_or_default();
+        }
+        if texts.is_empty() {
+            return self.script(options.behind(args), level);
+        }
+        own.extend(options.before(rest));
+        let libraries: Vec<&str> = options::all(&own, libraries).collect();
+        self.inline(inline::of_code(language, &libraries, &texts));
     }
 
     /// What a program in an argument (`-c`, `-e`) runs. The interpreter loads no file of its own accord.
@@ -40,19 +65,35 @@ impl Command {
             {
                 self.spec(spec, args, level);
             }
-            Some((&("task" | "install" | "eval" | "repl" | "test" | "compile"), _)) | None => {}
+            Some((&"task", rest)) => {
+                let own = tables::DENO_TASK.before(rest);
+                self.enter(options::value(own, DIRECTORIES));
+                let packages: Vec<&str> = options::all(own, "-f --filter").collect();
+                self.scripts(&packages, tables::DENO_TASK.behind(rest).first().copied());
+            }
+            Some((&("install" | "eval" | "repl" | "test" | "compile"), _)) | None => {}
             Some(_) => self.script(rest, level),
         }
     }
 
     pub(super) fn bun(&mut self, args: &[&str], level: usize) {
-        if let Some(directory) = options::value(tables::BUN.before(args), "--cwd") {
-            self.directory = Some(directory.to_owned());
-        }
-        match tables::BUN.behind(args) {
+        let mut own = tables::BUN.before(args).to_vec();
+        let rest = match tables::BUN.behind(args) {
+            ["run", rest @ ..] => {
+                own.extend(tables::BUN.before(rest));
+                rest
+            }
+            rest => rest,
+        };
+        self.enter(options::value(&own, DIRECTORIES));
+        let packages: Vec<&str> = options::all(&own, "-F --filter").collect();
+        match tables::BUN.behind(rest) {
             ["x", rest @ ..] => self.package(rest, &tables::DLX, level),
-            ["run", rest @ ..] => self.interpreted(rest, &tables::BUN, level),
-            rest => self.script(rest, level),
+            [script, ..] if !packages.is_empty() => self.scripts(&packages, Some(script)),
+            [script, ..] if self.directory.is_some() && is_generic_script(script) => {
+                self.push(Role::Script, "", Some(script));
+            }
+            _ => self.interpreted(rest, &tables::BUN, level),
         }
     }
 
@@ -189,6 +230,7 @@ impl Command {
             Some(package) => {
                 let is_local = package.starts_with(['.', '/']);
                 let role = if is_local { Role::Script } else { Role::Package };
+                self.versioned(names::version(package).filter(|_| !is_local));
                 let path = is_local.then_some(package);
                 self.push(role, names::go_package(package), path);
             }
@@ -225,7 +267,12 @@ impl Command {
         let rest = wrappers::NIX.behind(rest).first();
         match rest.copied() {
             Some("." | ".#" | ".#default") | None => self.project(None),
-            Some(flake) => self.push(Role::Package, &names::flake(flake), None),
+            Some(flake) => {
+                // `github:OWNER/REPOSITORY/TAG`
+                let tag = flake.split(['#', '?']).next().unwrap_or(flake).splitn(3, '/').nth(2);
+                self.versioned(tag.filter(|tag| flake.contains(':') && places::is_version(tag)));
+                self.push(Role::Package, &names::flake(flake), None)
+            }
         }
     }
 
@@ -253,9 +300,7 @@ impl Command {
             ["run", rest @ ..] => {
                 let before = tables::UV_RUN.before(rest);
                 own.extend(before);
-                if let Some(directory) = options::value(&own, "--directory --project") {
-                    self.directory = Some(directory.to_owned());
-                }
+                self.enter(options::value(&own, "--directory --project"));
                 let command = tables::UV_RUN.behind(rest);
                 if let Some(at) = before.iter().position(|arg| matches!(*arg, "-m" | "--module")) {
                     let Some((module, rest)) = rest.get(at + 1..).and_then(<[&str]>::split_first) else {
@@ -279,18 +324,13 @@ impl Command {
         }
     }
 
-    /// `npm exec`, `pnpm dlx`: a launcher with subcommands. Scripts of the package in a directory are called after that.
+    /// `npm exec`, `pnpm dlx`: a launcher with subcommands. What is none of these may be a script of a project.
     pub(super) fn packages(&mut self, args: &[&str], subcommands: &str, options: &Options, level: usize) {
-        if let Some(directory) = options::value(options.before(args), "--prefix -C --dir --cwd") {
-            self.directory = Some(directory.to_owned());
-        }
+        self.enter(options::value(options.before(args), DIRECTORIES));
         match options.behind(args).split_first() {
             Some((word, rest)) if is_in(subcommands, word) => self.package(rest, options, level),
-            // `npm --prefix DIR start`
-            Some((&("start" | "run" | "run-script"), _)) if self.directory.is_some() => {
-                self.push(Role::Script, "", Some("package.json"));
-            }
-            _ => {}
+            Some(_) => self.project_script(args, options),
+            None => {}
         }
     }
 
@@ -307,7 +347,11 @@ impl Command {
         let line = options::value(own, "-c --call").filter(|_| options.has_one("--call"));
         let words = line.map(shell::words).unwrap_or_default();
         let rest: Vec<&str> = match line {
-            Some(_) => words.iter().map(String::as_str).collect(),
+            Some(_) => {
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                self.in_text(&words);
+                words
+            }
             None => options.behind(args).to_vec(),
         };
         match (from, rest.split_first()) {

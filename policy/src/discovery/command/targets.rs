@@ -1,25 +1,16 @@
 //! What a bridge or a runner stands for: the URL, command, name or host in its arguments. It is another server for each.
 
 mod bridges;
+mod words;
 
 use std::borrow::Cow;
 
-use sha2::{Digest as _, Sha256};
-
-use super::Command;
-use crate::definition::hex;
+use super::{Command, scripts};
 use crate::discovery::options::{self, Options, is_in};
 use crate::discovery::piece::Role;
 use crate::discovery::{names, places};
-use crate::redact::redact_word;
-
-/// Longest target that is kept as it is, in bytes.
-const MAX_BYTES: usize = 240;
-/// Hexadecimal digits of a digest that stands for a secret, or for what is too long.
-const DIGEST_DIGITS: usize = 12;
-/// Ports that an address need not name: of its scheme.
-const PORTS: [(&str, &str); 5] =
-    [("http", "80"), ("https", "443"), ("ws", "80"), ("wss", "443"), ("ssh", "22")];
+use words::{bounded, digest, named, word};
+pub(super) use words::{is_url, place};
 
 /// What `kubectl exec` takes in front of a name, in all spellings (kubectl api-resources).
 const KINDS: [&str; 7] = [
@@ -51,6 +42,19 @@ struct Bridge {
     operands: Operands,
     /// Which of its words is the name of a server, counted from one; 0: none.
     server: usize,
+    /// Whose tasks its first word names, if it runs those of a project.
+    tasks: Tasks,
+}
+
+/// Where the tasks of a project stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tasks {
+    /// It has none.
+    None,
+    /// The program itself is a file of the project (`artisan`, `manage.py`).
+    Own,
+    /// In a file of this name in the working directory, or where these options say: a directory or a file.
+    In(&'static str, &'static str),
 }
 
 /// What a bridge runs.
@@ -65,6 +69,9 @@ pub(in crate::discovery) enum Inner<'a> {
     Package(&'a str),
     /// A server that is a part of a larger program.
     Name(&'a str),
+    /// A task of a project: what it is called, if that says something, and the project's file where that is not the program
+    /// itself.
+    Task(Option<String>, Option<String>),
     Image(&'a str),
 }
 
@@ -98,6 +105,7 @@ struct Arguments<'a> {
 /// |---|---|
 /// | a URL | scheme, host, port and path, without user, query and fragment; a part that looks like a secret is a digest |
 /// | a command | what a pin knows its program by: package, module, image, script or program |
+/// | a file or a preset of definitions | its path without versions, or its name, behind that of the option |
 /// | a name, a host, a pod | the word; of a pod's name what its replicas have in common |
 pub(super) fn target(name: &str, args: &[&str], level: usize) -> Option<String> {
     let name = name.replace('_', "-");
@@ -111,8 +119,6 @@ pub(super) fn target(name: &str, args: &[&str], level: usize) -> Option<String> 
             return Some(bounded(found));
         }
     }
-    let is_bridge =
-        || name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| is_in(bridges::BRIDGE_WORDS, word));
     if is_known {
         return None;
     }
@@ -122,24 +128,50 @@ pub(super) fn target(name: &str, args: &[&str], level: usize) -> Option<String> 
     {
         return Some(bounded(word(&named(name))));
     }
-    let words = || name.split(|c: char| !c.is_ascii_alphanumeric());
-    if words().any(|word| is_in(bridges::GENERATOR_WORDS, word)) {
-        return specification(args).map(bounded);
+    let is_called = |list| name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| is_in(list, word));
+    let defined: Vec<String> = bridges::DEFINITIONS.iter().flat_map(|names| qualified(args, names)).collect();
+    if !defined.is_empty() {
+        return Some(bounded(defined.join(" ")));
     }
-    let url = is_bridge().then(|| first_url(args)).flatten();
-    url.map(|url| bounded(place(url)))
+    if is_called(bridges::GENERATOR_WORDS) {
+        return document(args, bridges::SPECIFICATIONS).map(bounded);
+    }
+    let url = is_called(bridges::BRIDGE_WORDS).then(|| first_url(args)).flatten();
+    if let Some(url) = url {
+        return Some(bounded(place(url)));
+    }
+    is_called(bridges::COLLECTION_WORDS).then(|| document(args, bridges::COLLECTIONS)).flatten().map(bounded)
+}
+
+/// What these words say.
+pub(super) fn of_words(words: &[&str]) -> String {
+    bounded(words.iter().map(|one| word(one)).collect::<Vec<_>>().join(" "))
 }
 
 /// What a program makes its tools of: the value of an option that says so, or else a URL or a file that is an operand.
-fn specification(args: &[&str]) -> Option<String> {
-    let is_file = |arg: &&&str| {
-        let is_document =
-            [".json", ".yaml", ".yml", ".graphql", ".proto", ".wsdl"].iter().any(|end| arg.ends_with(end));
-        !arg.starts_with('-') && (is_url(arg) || is_document)
-    };
-    let named = options::value(args, bridges::SPECIFICATIONS);
-    let found = named.or_else(|| args.iter().find(is_file).copied())?;
-    Some(if is_url(found) { place(found) } else { word(&places::lasting(found)) })
+fn document(args: &[&str], options: &str) -> Option<String> {
+    let is_file = |arg: &&&str| !arg.starts_with('-') && (is_url(arg) || is_document(arg));
+    let named = options::value(args, options);
+    Some(said(named.or_else(|| args.iter().find(is_file).copied())?))
+}
+
+fn is_document(arg: &str) -> bool {
+    [".json", ".yaml", ".yml", ".toml", ".graphql", ".proto", ".wsdl"].iter().any(|end| arg.ends_with(end))
+}
+
+/// An address, a file or a word that says what is served.
+fn said(value: &str) -> String {
+    match value {
+        url if is_url(url) => place(url),
+        path if path.starts_with(['/', '.', '~']) || is_document(path) => word(&places::lasting(path)),
+        name => word(name),
+    }
+}
+
+/// The values of an option with its name: the last one, of those that it has.
+fn qualified(args: &[&str], names: &str) -> Vec<String> {
+    let name = names.split_ascii_whitespace().next_back().unwrap_or_default();
+    options::all(args, names).map(|value| format!("{name}={}", said(value))).collect()
 }
 
 /// What a program of this name runs with these arguments, if it is a bridge to a command.
@@ -167,8 +199,11 @@ impl Bridge {
             return match found.operands.first() {
                 Some(_) if self.server == 1 => Some(Inner::Package(name)),
                 Some(command) if command.starts_with("mcp") => Some(Inner::Name(name)),
-                _ => None,
+                _ => self.task(&found),
             };
+        }
+        if self.tasks != Tasks::None {
+            return self.task(&found);
         }
         match (self.operands, found.command.as_slice()) {
             (Operands::Place, [url, ..] | [_, url, ..]) if is_url(url) => None,
@@ -189,6 +224,25 @@ impl Bridge {
             }
             (_, words) => Some(Inner::Command(words.to_vec())),
         }
+    }
+
+    /// The task of a project that it runs; `None`: there is none that serves.
+    fn task<'a>(&self, found: &Arguments<'a>) -> Option<Inner<'a>> {
+        let task = found.operands.first().filter(|task| !scripts::is_build(task))?;
+        let file = match self.tasks {
+            Tasks::None => return None,
+            Tasks::Own => None,
+            Tasks::In(file, options) => Some(match options::value(&found.options, options) {
+                Some(path)
+                    if names::base(path).contains('.') || names::base(path).eq_ignore_ascii_case(file) =>
+                {
+                    path.to_owned()
+                }
+                Some(directory) => format!("{}/{file}", directory.trim_end_matches('/')),
+                None => file.to_owned(),
+            }),
+        };
+        Some(Inner::Task(scripts::task_name(task), file))
     }
 
     /// The options in front of its subcommand, and what stands behind that.
@@ -218,12 +272,7 @@ impl Bridge {
         for value in values.filter_map(|name| options::value(&found.options, name)) {
             parts.push(if is_url(value) { place(value) } else { of_text(value, level) });
         }
-        for names in self.qualifiers {
-            if let Some(value) = options::value(&found.options, names) {
-                let name = names.split_ascii_whitespace().next_back().unwrap_or_default();
-                parts.push(format!("{name}={}", word(value)));
-            }
-        }
+        parts.extend(self.qualifiers.iter().flat_map(|names| qualified(&found.options, names)));
         match (self.operands, found.command.as_slice()) {
             (_, []) => {}
             (Operands::Place, [url, ..]) if is_url(url) => parts.push(place(url)),
@@ -254,8 +303,15 @@ impl Bridge {
         while let Some(arg) = args.get(at) {
             let rest = || args.get(at..).unwrap_or_default();
             if *arg == "--" {
+                // getopt(3): it ends the options; the host is still the first word behind it.
+                let missing = match self.operands {
+                    Operands::Line(count) => count.saturating_sub(found.operands.len()),
+                    _ => 0,
+                };
+                let mut behind = rest().iter().skip(1).copied();
+                found.operands.extend(behind.by_ref().take(missing));
                 if has_command {
-                    found.command = rest().iter().skip(1).copied().collect();
+                    found.command = behind.collect();
                 }
                 break;
             }
@@ -348,10 +404,16 @@ fn known_by(command: &Command, text: &str) -> String {
         (None, _) if command.container.is_some() => String::new(),
         (None, _) => digest(text),
         (Some(piece), directory) => match (piece.path.as_deref(), directory) {
-            (Some(path), Some(directory)) if piece.role == Role::Script && !path.starts_with('/') => {
+            // A program without a slash is one of `PATH`.
+            (Some(path), Some(directory))
+                if !path.starts_with('/') && (piece.role == Role::Script || path.contains('/')) =>
+            {
                 places::lasting(&format!("{directory}/{path}"))
             }
             (Some(path), _) => places::lasting(path),
+            (None, Some(directory)) if piece.is_nameless_module() => {
+                format!("{} in {}", piece.name, places::lasting(directory))
+            }
             (None, _) => piece.name.clone(),
         },
     };
@@ -362,81 +424,6 @@ fn known_by(command: &Command, text: &str) -> String {
     match command.target.as_deref().filter(|target| !target.is_empty()) {
         Some(target) => format!("{} to {target}", program.join(" ")),
         None => program.join(" "),
-    }
-}
-
-/// Whether a word is an address: a scheme and what stands behind `://`.
-pub(super) fn is_url(word: &str) -> bool {
-    word.split_once("://").is_some_and(|(scheme, rest)| {
-        !rest.is_empty()
-            && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.:".contains(&byte))
-    })
-}
-
-/// Scheme, host, port and path of a URL: what it leads to, and nothing that may be a secret.
-pub(super) fn place(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return word(url) };
-    let scheme = scheme.to_ascii_lowercase();
-    // A password with such a character in it, which should have been escaped.
-    let authority = until(rest, &['/', '?', '#', ';']);
-    let is_login = !authority.contains('@')
-        && !authority.starts_with('[')
-        && authority.split_once(':').is_some_and(|(_, port)| !is_port(port));
-    let rest = rest.rsplit_once('@').filter(|_| is_login).map_or(rest, |(_, behind)| behind);
-    let rest = until(rest, &['?', '#', ';']);
-    let authority = until(rest, &['/']);
-    let path = rest.get(authority.len()..).unwrap_or_default();
-    // What is left of a login that was cut off.
-    let is_cut = is_login && authority.split_once(':').is_some_and(|(_, port)| !is_port(port));
-    let authority = if is_cut { until(authority, &[':']) } else { authority };
-    let host = authority.rsplit('@').next().unwrap_or(authority).to_ascii_lowercase();
-    let host = PORTS
-        .iter()
-        .filter(|(of, _)| *of == scheme)
-        .find_map(|(_, port)| host.strip_suffix(port)?.strip_suffix(':'))
-        .unwrap_or(&host);
-    let whole = format!("{scheme}://{host}{}", path.trim_end_matches('/'));
-    let shown = redact_word(&whole);
-    if shown == whole {
-        return clean(&whole);
-    }
-    let (parts, kept): (Vec<&str>, Vec<&str>) = (whole.split('/').collect(), shown.split('/').collect());
-    if parts.len() != kept.len() {
-        return format!("{scheme}://{}", digest(&whole));
-    }
-    let parts =
-        parts.iter().zip(kept).map(|(part, kept)| if *part == kept { clean(part) } else { digest(part) });
-    parts.collect::<Vec<_>>().join("/")
-}
-
-fn is_port(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn until<'a>(text: &'a str, ends: &[char]) -> &'a str {
-    text.split(ends).next().unwrap_or(text)
-}
-
-/// A word as it stands in a target: an address without secrets, or the digest of what looks like one.
-fn word(text: &str) -> String {
-    if is_url(text) {
-        return place(text);
-    }
-    let is_open = |text: &str| redact_word(text) == text;
-    match text.rsplit_once('@') {
-        _ if is_open(text) => clean(text),
-        // `user:password@host`
-        Some((_, host)) if is_open(host) => clean(host),
-        _ => digest(text),
-    }
-}
-
-/// A name without the version behind it.
-fn named(operand: &str) -> Cow<'_, str> {
-    match operand.char_indices().skip(1).find(|(_, character)| *character == '@') {
-        Some(_) if names::version(operand).is_some() && !is_url(operand) => names::package(operand).into(),
-        _ => operand.into(),
     }
 }
 
@@ -469,24 +456,6 @@ fn replicated(pod: &str) -> Cow<'_, str> {
         None if last.bytes().any(|byte| byte.is_ascii_digit()) => format!("{before}-*").into(),
         None => pod.into(),
     }
-}
-
-fn clean(text: &str) -> String {
-    let is_bad = |character: char| character.is_whitespace() || character.is_control();
-    text.chars().map(|character| if is_bad(character) { '-' } else { character }).collect()
-}
-
-fn digest(text: &str) -> String {
-    let digest = hex(&Sha256::digest(text));
-    digest.get(..DIGEST_DIGITS).unwrap_or(&digest).to_owned()
-}
-
-fn bounded(target: String) -> String {
-    if target.len() <= MAX_BYTES {
-        return target;
-    }
-    let front = target.get(..target.floor_char_boundary(MAX_BYTES)).unwrap_or_default();
-    format!("{front}…{}", digest(&target))
 }
 
 #[cfg(test)]

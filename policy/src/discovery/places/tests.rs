@@ -57,7 +57,51 @@ fn path_is_kept_without_what_changes() {
         ("/h/1a/2b0c-d/tide", "/h/1a/2b0c-d/tide"),
         ("/tmp/go-build118840661/b001/exe/tide", "/tmp/go-build*/b001/exe/tide"),
         ("/h/go/pkg/mod/example.com/tide@v1.4.2/x", "/h/go/pkg/mod/example.com/tide/x"),
+        (
+            "/h/.pex/unzipped_pexes/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/tide",
+            "/h/.pex/unzipped_pexes/*/tide",
+        ),
+        (
+            "/h/.cache/pex/unzipped_pexes/2/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/__main__.py",
+            "/h/.cache/pex/unzipped_pexes/*/*/__main__.py",
+        ),
+        (
+            "/h/.cache/pex/venvs/1/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/f01234560a1b2c3d4e5f60718293a4b5c6d7e8f9/pex",
+            "/h/.cache/pex/venvs/*/*/*/pex",
+        ),
+        ("/h/.pex/venvs/short/0a1b2c3d/bin/tide", "/h/.pex/venvs/short/*/bin/tide"),
+        (
+            "/srv/root/unzipped_pexes/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/tide",
+            "/srv/root/unzipped_pexes/*/tide",
+        ),
+        (
+            "/h/.cache/nce/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/cpython/bin/tide",
+            "/h/.cache/nce/*/cpython/bin/tide",
+        ),
+        (
+            "/h/.local/share/pyapp/tide/1234567890/1.0.0/python/bin/tide",
+            "/h/.local/share/pyapp/tide/*/*/python/bin/tide",
+        ),
+        ("/tmp/onefile_417_1767225600/tide", "/tmp/*/tide"),
+        ("/srv/venvs/2/bin/tide", "/srv/venvs/2/bin/tide"),
+        (
+            "/srv/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/tide",
+            "/srv/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567/tide",
+        ),
         // stores and packages
+        (
+            "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-python3.13-tide-mcp-1.4.0/bin/.tide-mcp-wrapped",
+            "/nix/store/tide-mcp/bin/tide-mcp",
+        ),
+        (
+            "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-ruby3.3.5-tide-1.4/bin/tide",
+            "/nix/store/tide/bin/tide",
+        ),
+        (
+            "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-python3-3.13.1/bin/python3.13",
+            "/nix/store/python3/bin/python",
+        ),
+        ("/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-python-tide-1.0/bin/t", "/nix/store/python-tide/bin/t"),
         (
             "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-tide-mcp-1.4.0/bin/.tide-mcp-wrapped",
             "/nix/store/tide-mcp/bin/tide-mcp",
@@ -110,6 +154,10 @@ fn version_is_cut_off_a_name() {
         ("tide_mcp-1.4.0-py3-none-any", "tide_mcp"),
         ("tide-1.0.0-rc.2", "tide"),
         ("tide-1.0.0-x", "tide-1.0.0-x"),
+        ("tide-1.2.0.Final", "tide"),
+        ("tide-1.2.0.RELEASE-all", "tide"),
+        ("tide-1.2.0.dev3", "tide"),
+        ("tide-1.2.weather", "tide-1.2.weather"),
         ("tide-2", "tide-2"),
         ("-1.2", "-1.2"),
         ("1.2", "1.2"),

@@ -151,6 +151,118 @@ fn programs_are_known_by_what_they_are() {
             ("mcp-proxy --port 2 -- python s.py", "/v/bin/mcp-proxy"),
             false,
         ),
+        (
+            "programs in directories elsewhere",
+            ("ssh box 'cd /srv/a && ./serve'", "/usr/bin/ssh"),
+            ("ssh box 'cd /srv/b && ./serve'", "/usr/bin/ssh"),
+            false,
+        ),
+        (
+            "modules in directories elsewhere",
+            ("ssh box 'cd /srv/a && python -m server'", "/usr/bin/ssh"),
+            ("ssh box 'cd /srv/b && python -m server'", "/usr/bin/ssh"),
+            false,
+        ),
+        (
+            "program of PATH, and what prepares it",
+            ("ssh box 'export A=1; t-mcp'", "/usr/bin/ssh"),
+            ("ssh -T -- box t-mcp", "/usr/bin/ssh"),
+            true,
+        ),
+        (
+            "script below another directory than that of what a bridge runs",
+            ("node ./bridge/supergateway.js --stdio 'cd /srv/b && t-mcp'", "/usr/bin/node"),
+            ("node /srv/a/bridge/supergateway.js --stdio t-mcp", "/usr/bin/node"),
+            true,
+        ),
+        (
+            "scripts of one project",
+            ("npm --prefix /srv/m run t", "/usr/bin/node"),
+            ("npm --prefix /srv/m run r", "/usr/bin/node"),
+            false,
+        ),
+        (
+            "workspaces of one project",
+            ("pnpm --dir /srv/m --filter a run start", "/usr/bin/node"),
+            ("pnpm --dir /srv/m --filter b run start", "/usr/bin/node"),
+            false,
+        ),
+        (
+            "a script, however it is called",
+            ("npm --prefix /srv/m -w a start", "/h/.nvm/versions/node/v20.1.0/bin/node"),
+            (
+                "npm run start --workspace=a --prefix=/srv/m -- --port 1",
+                "/h/.nvm/versions/node/v22.1.0/bin/node",
+            ),
+            true,
+        ),
+        (
+            "the start of a project",
+            ("npm --prefix /srv/m start", "/usr/bin/node"),
+            ("npm --prefix /srv/m run start", "/usr/bin/node"),
+            true,
+        ),
+        (
+            "workers behind a bridge",
+            ("npx workers-mcp run t https://t.test/ /srv/t", "/usr/bin/node"),
+            ("npx workers-mcp run r https://r.test/ /srv/r", "/usr/bin/node"),
+            false,
+        ),
+        (
+            "presets",
+            ("npx -y @toolbox-sdk/server --prebuilt mysql --stdio", "/usr/bin/node"),
+            ("npx -y @toolbox-sdk/server --prebuilt redis --stdio", "/usr/bin/node"),
+            false,
+        ),
+        (
+            "files of tools",
+            ("apollo-mcp-server /srv/a.yaml", "/usr/bin/apollo-mcp-server"),
+            ("apollo-mcp-server /srv/b.yaml", "/usr/bin/apollo-mcp-server"),
+            false,
+        ),
+        (
+            "which tools of one program are offered",
+            ("uvx t-mcp --tools read", "UV/archive-v0/aB1/bin/t-mcp"),
+            ("uvx t-mcp --tools write --config b.json", "UV/archive-v0/aB2/bin/t-mcp"),
+            true,
+        ),
+        (
+            "upgrade of an archive that unpacks itself",
+            (
+                "python3.12 /h/.pex/unzipped_pexes/0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
+                "/usr/bin/python3.12",
+            ),
+            (
+                "python3.12 /h/.pex/unzipped_pexes/1a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
+                "/usr/bin/python3.12",
+            ),
+            true,
+        ),
+        (
+            "upgrade of a package in a store with its interpreter",
+            ("t-mcp", "/nix/store/5xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-python3.12-t-mcp-1.0/bin/t-mcp"),
+            ("t-mcp", "/nix/store/6xq2ax1h0p7v8g3n9i3s2dl3w1k7rjzb-python3.13-t-mcp-1.1/bin/.t-mcp-wrapped"),
+            true,
+        ),
+        (
+            "upgrade of an image's file",
+            ("apptainer run /img/t_1.2.sif", "/usr/bin/apptainer"),
+            ("apptainer run /img/t_1.3.sif", "/usr/bin/apptainer"),
+            true,
+        ),
+        (
+            "upgrade of a jar with a qualifier",
+            ("java -jar /opt/t-1.2.0.Final.jar", "/usr/bin/java"),
+            ("java -jar /opt/t-1.3.0.Beta1.jar", "/usr/bin/java"),
+            true,
+        ),
+        ("recipes of one project", ("just t", "/usr/bin/just"), ("just r", "/usr/bin/just"), false),
+        (
+            "a recipe, wherever it is run",
+            ("just -f /srv/a/justfile mcp", "/usr/bin/just"),
+            ("just -f /srv/b/justfile mcp", "/usr/bin/just"),
+            false,
+        ),
     ];
     for (case, a, b, expected) in cases {
         let [a, b] = [a, b].map(|(line, executable)| {

@@ -11,6 +11,7 @@ const PLAIN: Wrapper = Wrapper {
     behind_dashes: false,
     text: "",
     command: "",
+    split: "",
     directory: "",
     is_text: false,
     has_environments: false,
@@ -75,7 +76,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         names: "env",
         options: Options::with(&["-u --unset -C --chdir -a --argv0 -S --split-string"]),
-        text: "-S --split-string",
+        split: "-S --split-string",
         directory: "-C --chdir",
         ..PLAIN
     },
@@ -304,6 +305,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
             "--manifest-path -e --environment -p --platform --color -c --channel -s --spec --with \
                                   --auth-file --concurrent-downloads --concurrent-solves --pinning-strategy",
         ]),
+        directory: "--manifest-path",
         ..PLAIN
     },
     // mise exec, asdf exec, volta run, fnm exec, nvm exec, nodenv/pyenv/rbenv exec
@@ -456,6 +458,8 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         own: 1,
         ..PLAIN
     },
+    // laravel.com/docs/sail: in the project's container
+    Wrapper { names: "sail", ..PLAIN },
     // bundle-exec(1), composer exec
     Wrapper { names: "bundle bundler", subcommands: "exec", options: Options::with(&["--gemfile"]), ..PLAIN },
     Wrapper {

@@ -1,7 +1,7 @@
 //! Programs that stand for another server: which words of theirs say which. Options with values are those of the documentation
 //! named in the comments.
 
-use super::{Bridge, Operands};
+use super::{Bridge, Operands, Tasks};
 use crate::discovery::options::{NONE, Options};
 use crate::discovery::tables::ENGINE;
 
@@ -14,6 +14,7 @@ const PLAIN: Bridge = Bridge {
     login: ["", ""],
     operands: Operands::None,
     server: 0,
+    tasks: Tasks::None,
 };
 
 /// Options of bridges whose value is the URL or the command that they stand for, however the bridge is called.
@@ -27,6 +28,21 @@ pub(super) const BRIDGE_WORDS: &str = "remote proxy bridge gateway relay tunnel 
 pub(super) const GENERATOR_WORDS: &str = "openapi swagger graphql postman wsdl odata openrpc asyncapi";
 pub(super) const SPECIFICATIONS: &str = "--spec --openapi-spec --api-spec --spec-url --spec-path --spec-file --openapi --swagger --schema \
     --schema-url --schema-path --api-spec-url --spec_url --endpoint --url --collection --document";
+/// Words in the name of a program that stands for several servers, and options that name the file that says which.
+pub(super) const COLLECTION_WORDS: &str = "hub gateway proxy router aggregator multiplexer orchestrator agentgateway \
+    mcphub mcpgateway mcpproxy 1mcp";
+pub(super) const COLLECTIONS: &str =
+    "--config -c -f --file --config-file --config-path --servers --servers-file --mcp-config --mcp-servers";
+/// Options that name the file or preset that defines a program's tools, however it is called.
+pub(super) const DEFINITIONS: &[&str] = &[
+    "--prebuilt",
+    "--tools_file --tools-file",
+    "--tools-files",
+    "--tools-folder --tools-dir",
+    "--tools-config --tool-config",
+    "--tool-definitions --definitions",
+    "--preset",
+];
 /// Options whose URL is not that of a bridge's target.
 pub(super) const OTHER_URLS: &str = "--registry --proxy --http-proxy --https-proxy --header --headers -H --callback --callback-url --redirect-uri \
     --token-url --auth-url --issuer --resource --origin --allow-origin --index-url --cors";
@@ -116,18 +132,103 @@ pub(super) const BRIDGES: &[Bridge] = &[
         qualifiers: &["-H --host", "-c --context", "--connection", "--url", "-a --address"],
         ..PLAIN
     },
-    // Consoles of web frameworks: `artisan mcp:start NAME` (laravel.com/docs/mcp), `bin/console mcp:server` (symfony.com),
-    // `manage.py COMMAND` (docs.djangoproject.com), `drush mcp:…`, `rails`, `rake`, `spark`, `yii`, `craft`, `cake`
+    // github.com/cloudflare/workers-mcp: `workers-mcp run NAME URL [DIR]`
+    Bridge { names: "workers-mcp", subcommands: &["run"], operands: Operands::Words(2), ..PLAIN },
+    // github.com/googleapis/genai-toolbox (docs/en/reference/cli.md): tools from files or presets
     Bridge {
-        names: "artisan console manage drush rails rake spark yii craft cake",
+        names: "@toolbox-sdk/server toolbox-sdk-server genai-toolbox mcp-toolbox toolbox",
+        options: Options::with(&[
+            "--prebuilt --tools-file --tools_file --tools-files --tools-folder --config --configs --config-folder -a --address \
+            -p --port --log-level --logging-format --telemetry-otlp --telemetry-service-name --allowed-origins \
+            --allowed-hosts --poll-interval --user-agent-metadata",
+        ]),
+        qualifiers: &[
+            "--prebuilt",
+            "--tools_file --tools-file",
+            "--tools-files",
+            "--tools-folder",
+            "--config",
+            "--configs",
+            "--config-folder",
+        ],
+        operands: Operands::Words(0),
+        ..PLAIN
+    },
+    // apollographql.com/docs/apollo-mcp-server: `apollo-mcp-server [CONFIG]`; before 1.0 with options
+    Bridge {
+        names: "apollo-mcp-server",
+        options: Options::with(&[
+            "-s --schema -o --operations --manifest --collection --uplink-manifest -d --directory -e --endpoint --headers \
+            --header -c --custom-scalars-config -l --log --http-port --http-address --sse-port --sse-address \
+            --apollo-graph-ref",
+        ]),
+        qualifiers: &[
+            "-s --schema",
+            "-o --operations",
+            "--manifest",
+            "--collection",
+            "-d --directory",
+            "-e --endpoint",
+        ],
+        operands: Operands::Words(1),
+        ..PLAIN
+    },
+    // Consoles of web frameworks: `artisan mcp:start NAME` (laravel.com/docs/mcp), `bin/console mcp:server` (symfony.com),
+    // `manage.py COMMAND` (docs.djangoproject.com), `drush mcp:…`, `rails`, `spark`, `yii`, `craft`, `cake`
+    Bridge {
+        names: "artisan console manage drush rails spark yii craft cake",
         options: Options::with(&["--settings --pythonpath -e --env -r --root -l --uri --host --port"]),
         qualifiers: &["--settings", "-l --uri", "-r --root"],
         operands: Operands::Words(2),
         server: 2,
+        tasks: Tasks::Own,
+        ..PLAIN
+    },
+    // ruby.github.io/rake
+    Bridge {
+        names: "rake",
+        options: Options::with(&["-f --rakefile -e -r --root -I --libdir -R --rakelibdir -j --jobs"]),
+        qualifiers: &["-f --rakefile"],
+        operands: Operands::Words(2),
+        server: 2,
+        tasks: Tasks::In("Rakefile", "-f --rakefile"),
         ..PLAIN
     },
     // symfony.com/doc/current/setup/symfony_cli: `symfony console COMMAND NAME`
-    Bridge { names: "symfony", subcommands: &["console"], operands: Operands::Words(2), server: 2, ..PLAIN },
+    Bridge {
+        names: "symfony",
+        subcommands: &["console"],
+        options: Options::with(&["--dir"]),
+        operands: Operands::Words(2),
+        server: 2,
+        tasks: Tasks::In("bin/console", "--dir"),
+        ..PLAIN
+    },
+    // hexdocs.pm/mix
+    Bridge { names: "mix", operands: Operands::Words(1), tasks: Tasks::In("mix.exs", ""), ..PLAIN },
+    // docs.gradle.org/current/userguide/command_line_interface.html
+    Bridge {
+        names: "gradle gradlew",
+        options: Options::with(&[
+            "-p --project-dir -b --build-file -c --settings-file -g --gradle-user-home -I --init-script -x --exclude-task \
+            --console --max-workers --priority",
+        ]),
+        operands: Operands::Words(1),
+        tasks: Tasks::In("build.gradle", "-p --project-dir -b --build-file"),
+        ..PLAIN
+    },
+    // maven.apache.org/ref/current/maven-embedder/cli.html
+    Bridge {
+        names: "mvn mvnw mvnd",
+        options: Options::with(&[
+            "-f --file -s --settings -gs --global-settings -pl --projects -P --activate-profiles -t --toolchains -l --log-file \
+            -T --threads -rf --resume-from",
+        ]),
+        qualifiers: &["-pl --projects"],
+        operands: Operands::Words(1),
+        tasks: Tasks::In("pom.xml", "-f --file"),
+        ..PLAIN
+    },
     // developer.wordpress.org/cli: `wp mcp-adapter serve --server=NAME`
     Bridge {
         names: "wp",
@@ -136,12 +237,42 @@ pub(super) const BRIDGES: &[Bridge] = &[
         operands: Operands::Words(2),
         ..PLAIN
     },
-    // just(1), taskfile.dev, pyinvoke.org, magefile.org: a recipe
+    // just(1): a recipe
     Bridge {
-        names: "just task invoke mage",
-        options: Options::with(&["-f --justfile -d --working-directory --dir -t --taskfile -c --collection"]),
-        qualifiers: &["-f --justfile", "-d --working-directory --dir", "-t --taskfile"],
+        names: "just",
+        options: Options::with(&[
+            "-f --justfile -d --working-directory --shell --dotenv-filename --dotenv-path",
+        ]),
+        qualifiers: &["-f --justfile", "-d --working-directory"],
         operands: Operands::Words(1),
+        tasks: Tasks::In("justfile", "-f --justfile -d --working-directory"),
+        ..PLAIN
+    },
+    // taskfile.dev
+    Bridge {
+        names: "task",
+        options: Options::with(&["-d --dir -t --taskfile -o --output -C --concurrency -I --interval"]),
+        qualifiers: &["-d --dir", "-t --taskfile"],
+        operands: Operands::Words(1),
+        tasks: Tasks::In("Taskfile.yml", "-t --taskfile -d --dir"),
+        ..PLAIN
+    },
+    // pyinvoke.org
+    Bridge {
+        names: "invoke inv",
+        options: Options::with(&["-c --collection -r --search-root -f --config -T --command-timeout"]),
+        qualifiers: &["-c --collection", "-r --search-root"],
+        operands: Operands::Words(1),
+        tasks: Tasks::In("tasks.py", "-r --search-root"),
+        ..PLAIN
+    },
+    // magefile.org
+    Bridge {
+        names: "mage",
+        options: Options::with(&["-d -w -t -goos -goarch -gocmd -ldflags"]),
+        qualifiers: &["-d"],
+        operands: Operands::Words(1),
+        tasks: Tasks::In("magefile.go", "-d"),
         ..PLAIN
     },
     // ssh(1), autossh(1)

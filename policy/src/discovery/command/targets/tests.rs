@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::words::MAX_BYTES;
 use super::*;
 
 proptest! {
@@ -96,6 +97,22 @@ fn target_is_readable() {
         ("tide-mcp https://bay.test/x", ""),
         ("toolbelt mcp tide --x", "tide"),
         ("toolbelt mcp --x", ""),
+        ("workers-mcp run tide https://tide.bay.test/ /srv/tide", "tide https://tide.bay.test"),
+        (
+            "@toolbox-sdk/server --stdio --prebuilt=mysql --prebuilt redis",
+            "--prebuilt=mysql --prebuilt=redis",
+        ),
+        ("toolbox --tools-file /etc/t/a.yaml", "--tools-file=/etc/t/a.yaml"),
+        ("toolbox run -c box tide-mcp", "--container=box tide-mcp"),
+        ("apollo-mcp-server -l debug /etc/a.yaml", "/etc/a.yaml"),
+        (
+            "apollo-mcp-server --schema a.graphql --operations b.graphql",
+            "--schema=a.graphql --operations=b.graphql",
+        ),
+        ("tide-mcp --tools-dir /srv/tide-1.2/tools", "--tools-dir=/srv/tide/tools"),
+        ("mcp-hub --port 3 --config ./a.json", "a.json"),
+        ("mcp-hub --port 3", ""),
+        ("tide-mcp --tools read,write --config /etc/a.json", ""),
     ];
     for (line, expected) in cases {
         let words: Vec<&str> = line.split(' ').collect();

@@ -1,0 +1,150 @@
+//! Scripts of a project, which its package manager runs by their name: `npm --prefix DIR run NAME`, `pnpm --filter PACKAGE start`,
+//! `yarn workspace PACKAGE start`, `deno task --cwd DIR NAME`.
+
+use super::Command;
+use super::targets;
+use crate::discovery::names;
+use crate::discovery::options::{self, Options, is_in};
+use crate::discovery::piece::Role;
+
+/// Options with the directory of the project: npm-prefix(1), pnpm.io/pnpm-cli, yarnpkg.com/cli, bun.sh/docs/cli/run, docs.deno.com.
+pub(super) const DIRECTORIES: &str = "--prefix -C --dir --cwd";
+/// Options that select packages of a workspace: npm-run(1); pnpm.io/filtering.
+const NPM_WORKSPACES: &str = "-w --workspace";
+const FILTERS: &str = "-F --filter --filter-prod";
+/// Commands of pnpm and yarn, where any other word is a script: pnpm.io/pnpm-cli, yarnpkg.com/cli, classic.yarnpkg.com.
+const COMMANDS: &str = "add install i in remove rm uninstall un update up upgrade exec dlx create init list ls ll la why audit publish pack \
+    rebuild rb link ln unlink import prune store config c set unset get info view outdated login logout whoami patch \
+    patch-commit patch-remove deploy fetch approve-builds licenses doctor env setup server root bin cache catalog self-update \
+    dedupe node npm plugin stage search constraints explain version versions workspaces global help policies tag team owner \
+    generate-lock-entry autoclean check unplug";
+/// Words of scripts that every other project has.
+const GENERIC_WORDS: &str = "start dev develop development serve server run mcp prod production stdio http sse local watch main index app \
+    debug preview restart inspect inspector up live default node bun tsx ts js";
+/// Words of tasks that every other project of a framework has.
+const TASK_WORDS: &str = "mcpserver runserver startserver runmcp startmcp servemcp phx octane queue work worker exec execute launch listen main \
+    runner console command web java spring boot bootrun quarkus quarkusdev micronaut phoenix do tool tools daemon s";
+/// Words of scripts that make something, and serve nothing.
+const BUILD_WORDS: &str = "build rebuild compile transpile bundle tsc prepare prebuild postinstall preinstall clean lint format fmt install \
+    test tests typecheck types codegen generate gen migrate release publish coverage prettier eslint ci assemble package jar verify \
+    installdist shadowjar";
+
+/// Whether a script's name says nothing of what it serves: `dev`, `start:mcp`.
+pub(super) fn is_generic_script(name: &str) -> bool {
+    is_of(name, GENERIC_WORDS)
+}
+
+/// Whether a script or task makes something, and serves nothing.
+pub(super) fn is_build(name: &str) -> bool {
+    is_of(name, BUILD_WORDS)
+}
+
+/// What a task is called, without the parts that say nothing: `boost:mcp` is `boost-mcp`, `:tide-mcp:run` is `tide-mcp`; `None`:
+/// nothing says anything (`mcp:serve`).
+pub(super) fn task_name(task: &str) -> Option<String> {
+    let is_word = |word: &str| !is_of(word, GENERIC_WORDS) && !is_of(word, TASK_WORDS);
+    let is_telling = |part: &&str| part.split(['-', '_']).any(is_word);
+    // `rake TASK[ARGUMENTS]`
+    let (task, arguments) = task.split_once('[').unwrap_or((task, ""));
+    [task, arguments.trim_end_matches(']')].into_iter().find_map(|text| {
+        let parts = || text.split([':', '.', '/', ',', '@', ' ']).filter(|part| !part.is_empty());
+        let kept = || parts().filter(|part| *part == "mcp" || is_telling(part));
+        parts().any(|part| is_telling(&part)).then(|| kept().collect::<Vec<_>>().join("-"))
+    })
+}
+
+/// Whether a name has these words alone.
+fn is_of(name: &str, words: &str) -> bool {
+    let mut parts = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+    parts.all(|part| is_in(words, &part.to_ascii_lowercase()))
+}
+
+impl Command {
+    /// `npm run NAME`, `npm start`, `pnpm NAME`, `yarn workspace PACKAGE NAME`, with all options around them.
+    pub(super) fn project_script(&mut self, args: &[&str], options: &Options) {
+        let is_npm = options.has_one("--call");
+        let mut own = options.before(args).to_vec();
+        let mut packages = Vec::new();
+        let mut rest = options.behind(args);
+        if let ["workspace", package, behind @ ..] = rest {
+            packages.push(*package);
+            rest = behind;
+        }
+        let is_run = matches!(rest, ["run" | "run-script" | "rum" | "urn", ..]);
+        if is_run {
+            let behind = rest.get(1..).unwrap_or_default();
+            own.extend(options.before(behind));
+            rest = options.behind(behind);
+        }
+        let Some((script, behind)) = rest.split_first() else { return };
+        // npm takes its own options wherever they stand.
+        if is_npm {
+            own.extend(behind.split(|arg| *arg == "--").next().unwrap_or_default());
+        }
+        self.enter(options::value(&own, DIRECTORIES));
+        packages.extend(options::all(&own, if is_npm { NPM_WORKSPACES } else { FILTERS }));
+        let is_command =
+            is_in(COMMANDS, script) && (packages.is_empty() || !matches!(*script, "node" | "exec"));
+        if is_run || matches!(*script, "start" | "restart") || !is_npm && !is_command {
+            self.scripts(&packages, Some(script));
+        }
+    }
+
+    /// A script of these packages of a workspace, or of the project in the directory that the command line names. It is called
+    /// after the package, else after itself, else after the directory.
+    pub(super) fn scripts(&mut self, packages: &[&str], script: Option<&str>) {
+        let script = script.unwrap_or_default();
+        let packages: Vec<String> = packages.iter().filter_map(|filter| workspace(filter)).collect();
+        if is_build(script) || packages.is_empty() && self.directory.is_none() {
+            return;
+        }
+        let is_named = |text: &str| text.to_ascii_lowercase().contains("mcp");
+        let is_directory_named =
+            self.directory.as_deref().is_some_and(|directory| is_named(names::base(directory)));
+        self.push(Role::Script, "", Some("package.json"));
+        if let Some(package) = packages.first() {
+            self.push(Role::Package, package, None);
+        } else if let Some(name) = task_name(script).filter(|name| is_named(name) || !is_directory_named) {
+            self.push(Role::Program, &name, None);
+        }
+        let words = packages.iter().map(String::as_str);
+        let words: Vec<&str> = words.chain((script != "start").then_some(script)).collect();
+        if self.target.is_none() && !words.is_empty() {
+            self.target = Some(targets::of_words(&words));
+        }
+    }
+}
+
+impl Command {
+    /// A task of the project that the last piece belongs to, or that this file does: it is called after itself, else after the
+    /// project's directory. The program is the same for all projects.
+    pub(super) fn task_of_project(&mut self, name: Option<&str>, file: Option<&str>) {
+        let Some(piece) = self.pieces.last_mut() else { return };
+        match file {
+            Some(file) => {
+                if piece.role == Role::Program {
+                    piece.role = Role::Tool;
+                }
+                self.push(Role::Script, "", Some(file));
+            }
+            None if name.is_none() && piece.path.is_some() => {
+                let title = std::mem::take(&mut piece.name);
+                let (role, place) = (piece.role, piece.path.clone().unwrap_or_default());
+                self.push(Role::Tool, &title, None);
+                if let Some(directory) = names::telling_directory(&place, None) {
+                    self.push(role, &directory, None);
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+/// The package that a filter selects; `None`: several or none. `...NAME`, `NAME^...`, `{./DIR}` are pnpm's.
+fn workspace(filter: &str) -> Option<String> {
+    let name = filter.trim_matches(['.', '^', '{', '}', '"', '\'']).trim_end_matches('/');
+    if name.is_empty() || name.contains(['*', '!', '[']) {
+        return None;
+    }
+    Some(if name.starts_with('@') { names::package(name) } else { names::base(name).to_owned() })
+}
