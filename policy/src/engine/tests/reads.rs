@@ -162,3 +162,35 @@ fn read_counts_when_its_data_comes() {
         assert_eq!(is_reported, expected, "{name}");
     }
 }
+
+/// Behind a relay, which has ids of its own.
+#[test]
+fn relayed_read_counts_when_its_data_comes() {
+    for (is_answered, expected) in [(true, true), (false, false)] {
+        let (config, _) = crate::config::parse(b"{}").unwrap();
+        let mut bench = Bench::judged(&config, Vec::new());
+        bench.exec(1, 5, "relay", 9);
+        bench.exec_as(2, 6, "files", 5, &[9], false);
+        bench.server(3, 7, "mail", 9);
+        bench.c2s(1, HELLO);
+        bench.c2s(2, HELLO);
+        bench.s2c(2, &answer(0, "{}"));
+        bench.s2c(1, &answer(0, "{}"));
+        bench.wait(300);
+        bench.c2s(1, &call(5, "read_file"));
+        bench.c2s(2, &call(77, "read_file"));
+        bench.wait(40_000);
+        if is_answered {
+            bench.s2c(2, &answer(77, DATA));
+            bench.s2c(1, &answer(5, DATA));
+        }
+        bench.out.clear();
+        bench.c2s(3, &call(9, "send_mail"));
+        bench.wait(300);
+        let events = bench.events();
+        let blocked = events.iter().find(|event| event["type"] == "mcp_cross_server_blocked");
+        assert_eq!(blocked.is_some(), expected, "{is_answered}");
+        let server = blocked.map(|blocked| blocked["related_calls"][0]["server_id"].clone());
+        assert!(server.is_none_or(|server| server == "files"));
+    }
+}
