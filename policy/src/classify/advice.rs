@@ -41,7 +41,8 @@ const OUTPUTS: &[&str] = &[
 /// Modals behind a person: "so that you can send it".
 const ABLE: &[&str] = &["can", "could", "may", "might", "will", "would", "must", "should"];
 /// Verbs of using a tool, in orders to a model.
-const USES: &[&str] = &["use", "call", "run", "invoke", "execute", "try", "prefer", "consult", "do"];
+const USES: &[&str] =
+    &["use", "call", "run", "invoke", "execute", "try", "prefer", "consult", "do", "trigger"];
 /// Those that a tool does itself with what it has made, in the middle of a sentence: "builds it, and run it first".
 const RUNS: &[&str] = &["run", "invoke", "execute", "try", "do"];
 /// The same as [`USES`] in "it must be called".
@@ -68,6 +69,7 @@ const WORTH: &[&str] = &[
     "relevant",
     "preferable",
     "valuable",
+    "helps",
 ];
 /// What tells that something else is done with the result.
 const NEEDED: &[&str] =
@@ -223,34 +225,42 @@ pub(super) fn actors(tokens: &[Token]) -> Vec<Actor> {
     // "Call" of "Call it first" is no act of the tool.
     let mut all = vec![Actor::User; begin.min(tokens.len())];
     let is_of_another = begin > 0 && matches!(tokens.get(begin - 1), Some(Token::Name));
-    let (mut actor, mut is_fronted, mut by_you) = (Actor::Tool, false, false);
+    let (mut actor, mut is_fronted, mut by_you, mut of_person) = (Actor::Tool, false, false, false);
     if is_of_another {
         // "Use send_letter to send it."
         actor = Actor::Wish;
-    } else if text(0) == "to"
+    } else if (text(0) == "to" || text(0) == "in" && text(1) == "order" && text(2) == "to")
         && let Some(comma) = (0..tokens.len()).find(|at| text(*at) == ",")
         && let Some((_, length)) = self::lead(tokens.get(comma + 1..).unwrap_or_default())
-        && text(comma + 1 + length) == "first"
+        && (comma + 1..comma + 2 + length).any(|at| text(at) == "first")
     {
         // "To send a letter, call this first."
         all.resize(comma + 1, Actor::User);
         all.extend(actors(tokens.get(comma + 1..).unwrap_or_default()));
         return all;
     }
+    let has_comma = (0..tokens.len()).any(|at| text(at) == ",");
     for at in begin..tokens.len() {
         let (this, before) = (text(at), at.checked_sub(1).map_or("", text));
+        let is_article = |at: usize| matches!(text(at), "the" | "a" | "an" | "your");
+        let is_verb = |at: usize| word(text(at)).is_some_and(|word| word.is_base() && word.acts());
+        // "Use it first, then send the letter."
+        let is_next_order = lead == Some(Lead::Use) && this == "then" && is_verb(at + 1);
         if actor != Actor::Tool {
-            let is_verb = |at: usize| word(text(at)).is_some_and(|word| word.is_base() && word.acts());
             let goes_on = |at: usize| is_third(text(at)) || MODALS.contains(&text(at));
             // "Before you create, update or delete a page, call it."
-            let ends_front = is_fronted && before == "," && !(at >= 2 && is_verb(at - 2));
+            let ends_front = is_fronted
+                && before == ","
+                && !(at >= 2 && is_verb(at - 2) && !(at >= 3 && is_article(at - 3)));
+            let is_passive = matches!(this, "is" | "are") && is_done(text(at + 1));
             let is_own = AGAIN.contains(&this) && goes_on(at + 1) && !PERSONS.contains(&text(at + 1))
-                || by_you && matches!(before, "," | "and") && is_third(this);
+                || by_you && (is_fronted || matches!(before, "," | "and")) && is_third(this)
+                || of_person && is_passive;
             if ends_front {
                 all.extend(actors(tokens.get(at..).unwrap_or_default()));
                 return all;
             }
-            if is_own || BUT.contains(&this) {
+            if is_own || BUT.contains(&this) && !is_next_order {
                 actor = Actor::Tool;
             }
         } else if lead.is_none() && matches!(before, "," | "and" | "so" | "but") {
@@ -264,7 +274,7 @@ pub(super) fn actors(tokens: &[Token]) -> Vec<Actor> {
                 return all;
             }
         }
-        let person = |at: usize| if matches!(text(at), "the" | "a" | "an" | "your") { at + 1 } else { at };
+        let person = |at: usize| if is_article(at) { at + 1 } else { at };
         let is_person = PERSONS.contains(&text(person(at + 1)));
         let two_before = at.checked_sub(2).map_or("", text);
         let is_able = ABLE.contains(&this)
@@ -282,19 +292,28 @@ pub(super) fn actors(tokens: &[Token]) -> Vec<Actor> {
             || lead == Some(Lead::Worth) && FOR.contains(&this)
         {
             Some(if lead == Some(Lead::Needed) { Actor::User } else { Actor::Wish })
-        } else if lead == Some(Lead::Needed) && (FOR.contains(&this) || this == "by") {
+        } else if lead == Some(Lead::Use) && this == "to" && text(at + 1).ends_with("ing")
+            || is_next_order
+            || at == 0 && matches!(this, "before" | "after" | "prior" | "instead") && !has_comma
+            || lead == Some(Lead::Needed) && (FOR.contains(&this) || this == "by")
+        {
             Some(Actor::User)
         } else {
             None
         };
         if let Some(begins) = begins.filter(|_| actor != Actor::User) {
-            (actor, is_fronted) = (begins, at == 0);
+            is_fronted = at == 0 || is_fronted && actor != Actor::Tool;
+            (actor, of_person) = (begins, is_person);
             // "when you …" has no verb with an s, and "before creating" has none at all.
             by_you = !is_person || text(at + 1) == "you";
         }
         all.push(actor);
     }
     all
+}
+
+fn is_done(text: &str) -> bool {
+    word(text).is_some_and(|word| word.form == Form::Participle && word.acts())
 }
 
 fn is_third(text: &str) -> bool {
@@ -313,7 +332,9 @@ fn lead(tokens: &[Token]) -> Option<(Lead, usize)> {
         if NEEDED.contains(&this) {
             return Some((Lead::Needed, at + 1));
         }
-        let is_ahead = AHEAD.contains(&this) || WORTH.contains(&this);
+        // "For use before …"
+        let is_for_use = this == "for" && text(at + 1) == "use";
+        let is_ahead = AHEAD.contains(&this) || WORTH.contains(&this) || is_for_use;
         if matches!(this, "need" | "needs") && tells_you && SELF.contains(&text(at + 1)) {
             return Some((Lead::Needed, at + 2));
         }

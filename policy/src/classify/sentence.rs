@@ -123,8 +123,32 @@ const MODALS: &[&str] = &["can", "could", "may", "might", "will", "would", "shou
 /// What shows that a noun follows, and what may stand behind one.
 const IN_FRONT_OF_NOUNS: &[&str] =
     &["a", "an", "the", "of", "from", "in", "for", "with", "by", "your", "this", "each", "any", "per"];
-const BEHIND_NOUNS: &[&str] =
-    &[",", "or", "by", "of", "in", "from", "with", "for", "using", "via", "that", "is", "id", "ids", "name"];
+const BEHIND_NOUNS: &[&str] = &[
+    ",",
+    "or",
+    "by",
+    "of",
+    "in",
+    "from",
+    "with",
+    "for",
+    "using",
+    "via",
+    "that",
+    "is",
+    "id",
+    "ids",
+    "name",
+    "thread",
+    "threads",
+    "history",
+    "channel",
+    "conversation",
+    "chat",
+    "number",
+    "address",
+    "link",
+];
 /// How many words a light verb's object may have.
 const MAX_OBJECT: usize = 5;
 /// What is no reader: "streams it to a webhook".
@@ -141,13 +165,19 @@ pub(super) fn acts(description: &str) -> (Acts, Acts) {
     let (mut acts, mut wishes) = (Acts::default(), Acts::default());
     let mut is_first = true;
     for_each_sentence(description, |tokens| {
-        if std::mem::take(&mut is_first)
-            && let Some(word) = meaning(tokens, 0).filter(|word| word.category == ToolCategory::Read)
-            && word.form != Form::Participle
-        {
-            acts.add(word);
+        let actors = actors(tokens);
+        // "Use this before you send a letter. Finds an address.", "Use this to find an address."
+        if is_first && let Some(begin) = actors.iter().position(|actor| *actor == Actor::Tool) {
+            is_first = false;
+            let is_order = begin > 0 && matches!(tokens[begin].text(), "to" | ",");
+            let first = meaning(tokens, begin + usize::from(is_order));
+            if let Some(word) = first.filter(|word| word.category == ToolCategory::Read)
+                && word.form != Form::Participle
+            {
+                acts.add(word);
+            }
         }
-        read_sentence(tokens, &mut acts, &mut wishes);
+        read_sentence(tokens, &actors, &mut acts, &mut wishes);
     });
     (acts, wishes)
 }
@@ -183,7 +213,7 @@ struct Before {
     is_listing: bool,
 }
 
-fn read_sentence(tokens: &[Token], acts: &mut Acts, wishes: &mut Acts) {
+fn read_sentence(tokens: &[Token], actors: &[Actor], acts: &mut Acts, wishes: &mut Acts) {
     let text = |at: usize| tokens.get(at).map_or("", Token::text);
     let is_reference = (0..tokens.len())
         .any(|at| matches!(tokens[at], Token::Name) && at > 0 && REFERENCES.contains(&text(at - 1)));
@@ -197,7 +227,7 @@ fn read_sentence(tokens: &[Token], acts: &mut Acts, wishes: &mut Acts) {
         is_hypothetical: false,
         is_listing: false,
     };
-    for ((at, token), actor) in tokens.iter().enumerate().zip(actors(tokens)) {
+    for ((at, token), actor) in tokens.iter().enumerate().zip(actors) {
         let Token::Word { text: this, .. } = token else {
             if matches!(token, Token::Comma) {
                 before.comma();
@@ -205,7 +235,7 @@ fn read_sentence(tokens: &[Token], acts: &mut Acts, wishes: &mut Acts) {
             continue;
         };
         before.pass(this, text(at + 1));
-        let is_own = actor == Actor::Tool;
+        let is_own = *actor == Actor::Tool;
         if this == "to" && is_own && before.negation == Negation::None && !before.is_subordinate {
             let to = if DETERMINERS.contains(&text(at + 1)) { at + 2 } else { at + 1 };
             acts.merge(sent_to(text(to)));
@@ -219,7 +249,7 @@ fn read_sentence(tokens: &[Token], acts: &mut Acts, wishes: &mut Acts) {
         }
         let is_noun = before.is_noun(word, near) || is_another_noun(tokens, at, word);
         if !is_own {
-            if actor == Actor::Wish && word.acts() && !is_noun && !before.is_negated(word.form) {
+            if *actor == Actor::Wish && word.acts() && !is_noun && !before.is_negated(word.form) {
                 wishes.add(word);
             }
         } else if !is_another_noun(tokens, at, word) && before.counts(word, near) {
@@ -386,6 +416,14 @@ impl Before {
             ToolCategory::Unknown => return !self.reads,
             ToolCategory::Read => return !self.is_noun(word, near),
             _ => {}
+        }
+        // "Shows the steps that a job will run", where what it will run it runs itself.
+        if self.is_subordinate && self.reads && word.is_base() && MODALS.contains(&before) {
+            let is_other =
+                !SUBJECTS.contains(&second) && !matches!(second, "" | "," | "that" | "which" | "who");
+            if is_other {
+                return false;
+            }
         }
         if self.is_hypothetical && word.is_base() && !OBJECTS.contains(&before) {
             return false;

@@ -19,7 +19,7 @@ const VERBS: &[Verbs] = &[
         false,
         "read get list find search lookup view show describe browse retrieve inspect check compare explain summarize \
          count locate detect identify enumerate analyze analyse estimate calculate validate verify examine whoami peek \
-         decode encode parse translate convert look scan preview diff outline screenshot snapshot",
+         decode encode parse translate convert resolve look scan preview diff outline screenshot snapshot",
     ),
     (Read, None, true, "query"),
     // `ping`: `ping_host` of servers for networks, and the health checks of many others
@@ -64,7 +64,7 @@ const VERBS: &[Verbs] = &[
         Some("network.http"),
         true,
         "post tweet http upload email push forward reply share broadcast message mail dm page contact alert transfer sms fax \
-         relay invite sync export",
+         relay invite sync export handoff",
     ),
     (
         Compute,

@@ -146,7 +146,7 @@ fn tools_of_published_servers_are_classified() {
         (
             "resolve-library-id",
             "Resolves a package name to a library id. You MUST call this function before 'query-docs' to obtain a valid library id.",
-            Unknown,
+            Read,
         ),
         ("create_refund", "Refund a payment intent in Stripe.", Write),
         ("list_customers", "This tool will fetch a list of Customers from Stripe.", Read),
