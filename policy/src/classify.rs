@@ -5,16 +5,20 @@
 //! All words of a name and all sentences of a description count, and the strongest act decides: sending before writing,
 //! writing before computing, and reading last. Nouns and participles are no acts: `get_update_status` and
 //! `list_deleted_files` read. Category and side effects agree: each act has a side effect, and a tool that only reads has
-//! none but the network. A tool that makes requests with a body, or calls a webhook, sends. Annotations are the server's own word, and only add: a tool that says that it is not read-only
-//! writes, whatever its name.
+//! none but the network. A tool that makes requests with a body, or calls a webhook, sends. What a description advises on when
+//! to use the tool is no act of it. Annotations are the server's own word, and only add: a tool that says that it is not
+//! read-only writes, whatever its name.
 //!
 //! Names and descriptions are classified as a model reads them, without look-alike letters and invisible characters. Words
 //! can lie; `classifier.overrides` is the operator's word against them.
 
+mod advice;
 mod arithmetic;
 mod name;
 mod outward;
+mod phrases;
 mod sentence;
+mod tokens;
 mod words;
 
 use std::collections::BTreeSet;
@@ -50,12 +54,17 @@ struct Acts {
     /// That of the strongest act.
     category: ToolCategory,
     side_effects: Tags,
+    /// Those of nouns, which are none of a tool that only reads: `list_payments`.
+    named: Tags,
 }
 
 impl Acts {
     fn add(&mut self, word: Word) {
         self.category = stronger(self.category, word.category);
-        self.add_side_effect(word);
+        match (word.category, word.side_effect) {
+            (ToolCategory::Unknown, Some(tag)) => self.named.insert(tag),
+            _ => self.add_side_effect(word),
+        }
     }
 
     fn add_side_effect(&mut self, word: Word) {
@@ -67,6 +76,15 @@ impl Acts {
     fn merge(&mut self, other: Self) {
         self.category = stronger(self.category, other.category);
         self.side_effects.extend(other.side_effects);
+        self.named.extend(other.named);
+    }
+
+    /// With the side effects of nouns, if it does more than reading.
+    fn whole(mut self) -> Self {
+        if self.category != ToolCategory::Read {
+            self.side_effects.extend(self.named);
+        }
+        self
     }
 
     fn is_unknown(&self) -> bool {
@@ -162,12 +180,16 @@ impl Classifier {
         let (name, description) = (folded(name), folded(description));
         let (name, description) = arithmetic::calculated(&name, &description);
         let mut acts = name::acts(&name);
-        let told = sentence::acts(&description);
+        let (told, wishes) = sentence::acts(&description);
         if acts.category == ToolCategory::Send && told.acts() && name::is_vague(&name) {
             // What is meant the description tells: `export_table` may write a file here.
             acts = Acts::default();
         }
         acts.merge(told);
+        if acts.is_unknown() {
+            acts.merge(wishes);
+        }
+        let mut acts = acts.whole();
         if outward::sends(&name, &description, acts.category) {
             acts.category = ToolCategory::Send;
             acts.side_effects.insert("network.http");

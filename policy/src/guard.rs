@@ -219,7 +219,8 @@ pub struct Facts<'a> {
     pub session: &'a SessionId,
     /// On which connection.
     pub connection: ConnectionId,
-    /// The JSON-RPC id of the request, or of the request that is answered, as it is recorded; none of a notification.
+    /// The JSON-RPC id of the request, or of the request that is answered, as it is recorded: of the first of several tries, and
+    /// of the call that became a task. None of a notification.
     pub jsonrpc_id: Option<&'a Value>,
     /// What its client calls the host of the server, which may be an address; none of a process.
     pub host: Option<&'a str>,
@@ -378,6 +379,11 @@ pub trait Guard: std::fmt::Debug + Send + Any {
     /// Takes note of what became of an operation, of whatever phase and server, whoever decided.
     fn settled(&mut self, operation: &Operation<'_>, facts: &Facts<'_>, verdict: &Verdict, now: Timestamp) {
         let _ = (operation, facts, verdict, now);
+    }
+
+    /// Takes note that answers of a connection of a session were not captured.
+    fn lost(&mut self, session: &SessionId, connection: ConnectionId, now: Timestamp) {
+        let _ = (session, connection, now);
     }
 
     /// Takes over what the guard of its kind remembers that was in its place under the configuration before.

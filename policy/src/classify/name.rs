@@ -1,7 +1,7 @@
 //! What the words of a name say.
 
 use super::words::{Form, Word, word};
-use super::{Acts, for_each_word};
+use super::{Acts, for_each_word, phrases};
 use crate::terms::ToolCategory::{Read, Send, Unknown};
 
 /// Most words of a name that are compared with each other.
@@ -108,13 +108,37 @@ fn acts_of_words(name: &str) -> Acts {
         follows_noun = count == 0 && NOUNS_IN_FRONT.contains(&text);
         count += 1;
     });
-    rest.merge(combine(&parts));
+    rest.merge(combine(&parts, phrase(name)));
     rest
 }
 
-fn combine(parts: &[Option<Part>]) -> Acts {
+/// What a verb of a name says with its object: `press_key`, `place_stock_order`.
+fn phrase(name: &str) -> Option<Word> {
+    let mut is_one = false;
+    for_each_word(name, |word| is_one |= phrases::is_verb(word));
+    if !is_one {
+        return None;
+    }
+    let mut words: Vec<String> = Vec::new();
+    for_each_word(name, |word| words.push(word.to_owned()));
+    let reads = |text: &String| word(text).is_some_and(|word| word.category == Read && word.is_in_names);
+    let begins_with_reading = words.first().is_some_and(reads);
+    (0..words.len().min(MAX_PARTS)).find_map(|at| {
+        let (ahead, behind) = words.split_at_checked(at + 1)?;
+        let follows_conjunction =
+            at > 0 && ahead.get(at - 1).is_some_and(|word| CONJUNCTIONS.contains(&word.as_str()));
+        if begins_with_reading && !follows_conjunction {
+            return None;
+        }
+        let found = phrases::meaning(ahead.last()?, behind.iter().map(String::as_str))?;
+        (found.is_base() || at == 0).then_some(found)
+    })
+}
+
+fn combine(parts: &[Option<Part>], phrase: Option<Word>) -> Acts {
     let parts = || parts.iter().flatten();
     let mut acts = Acts::default();
+    phrase.into_iter().for_each(|phrase| acts.add(phrase));
     let verbs = || parts().filter(|part| part.is_verb() && part.word.category != Unknown);
     verbs().for_each(|part| acts.add(part.word));
     let reads = verbs().any(|part| part.word.category == Read);
@@ -137,6 +161,11 @@ fn combine(parts: &[Option<Part>]) -> Acts {
     // What a reader reads of is no side effect: `list_payments`, `get_network_status`.
     if !reads || acts.acts() {
         parts().filter(|part| part.word.category == Unknown).for_each(|part| acts.add(part.word));
+    }
+    // `create_refund` pays.
+    if acts.acts() {
+        let pays = |part: &&Part| part.word.side_effect == Some("payments") && part.word.is_base();
+        parts().filter(pays).for_each(|part| acts.add_side_effect(part.word));
     }
     acts
 }

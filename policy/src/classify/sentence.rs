@@ -4,12 +4,11 @@
 //! This is no parser of English: a verb counts by its form, the words next to it, and what stands in front in the same
 //! sentence. In doubt an act counts, unless the sentence began with a verb of reading.
 
+use super::advice::{Actor, actors};
+use super::tokens::{Token, for_each_sentence};
 use super::words::{Form, Word, word};
-use super::{Acts, MAX_WORD};
+use super::{Acts, phrases};
 use crate::terms::ToolCategory;
-
-/// Most words of one sentence: what follows is another one.
-const MAX_SENTENCE: usize = 256;
 
 const DETERMINERS: &[&str] = &[
     "a",
@@ -118,7 +117,38 @@ const STATEMENTS: &[&str] = &["query", "queries", "statement", "statements"];
 const OF_READING: &[&str] = &["select", "only", "readonly", "find", "search", "read"];
 /// What asks about an act: "how it would run", "what an update would change".
 const QUESTIONS: &[&str] = &["how", "what", "whether", "why", "where", "who", "whom"];
+/// The modals of what is not done.
+const HYPOTHETICAL: &[&str] = &["would", "could", "might"];
 const MODALS: &[&str] = &["can", "could", "may", "might", "will", "would", "should", "must"];
+/// What shows that a noun follows, and what may stand behind one.
+const IN_FRONT_OF_NOUNS: &[&str] =
+    &["a", "an", "the", "of", "from", "in", "for", "with", "by", "your", "this", "each", "any", "per"];
+const BEHIND_NOUNS: &[&str] = &[
+    ",",
+    "or",
+    "by",
+    "of",
+    "in",
+    "from",
+    "with",
+    "for",
+    "using",
+    "via",
+    "that",
+    "is",
+    "id",
+    "ids",
+    "name",
+    "thread",
+    "threads",
+    "history",
+    "channel",
+    "conversation",
+    "chat",
+    "number",
+    "address",
+    "link",
+];
 /// How many words a light verb's object may have.
 const MAX_OBJECT: usize = 5;
 /// What is no reader: "streams it to a webhook".
@@ -129,42 +159,27 @@ const LISTINGS: &[&str] = &["by", "including", "includes", "include", "e"];
 const WAYS: &[&str] = &["over", "via", "through"];
 const AGAINST: &[&str] = &["but", "however", "instead", "although", "yet"];
 
-/// A word of a sentence, or what parts words in it.
-#[derive(Debug)]
-enum Token {
-    Word {
-        text: String,
-        is_joined: bool,
-    },
-    /// `delete_page`: the name of something.
-    Name,
-    Comma,
-}
-
-impl Token {
-    fn text(&self) -> &str {
-        match self {
-            Self::Word { text, .. } => text,
-            Self::Name => "_",
-            Self::Comma => ",",
-        }
-    }
-}
-
-/// The acts of a description. One reads only if its first word does.
-pub(super) fn acts(description: &str) -> Acts {
-    let mut acts = Acts::default();
+/// The acts of a description, and what its users may want with the tool, which counts where nothing else tells what it does.
+/// One reads only if its first word does.
+pub(super) fn acts(description: &str) -> (Acts, Acts) {
+    let (mut acts, mut wishes) = (Acts::default(), Acts::default());
     let mut is_first = true;
     for_each_sentence(description, |tokens| {
-        if std::mem::take(&mut is_first)
-            && let Some(word) = meaning(tokens, 0).filter(|word| word.category == ToolCategory::Read)
-            && word.form != Form::Participle
-        {
-            acts.add(word);
+        let actors = actors(tokens);
+        // "Use this before you send a letter. Finds an address.", "Use this to find an address."
+        if is_first && let Some(begin) = actors.iter().position(|actor| *actor == Actor::Tool) {
+            is_first = false;
+            let is_order = begin > 0 && matches!(tokens[begin].text(), "to" | ",");
+            let first = meaning(tokens, begin + usize::from(is_order));
+            if let Some(word) = first.filter(|word| word.category == ToolCategory::Read)
+                && word.form != Form::Participle
+            {
+                acts.add(word);
+            }
         }
-        read_sentence(tokens, &mut acts);
+        read_sentence(tokens, &actors, &mut acts, &mut wishes);
     });
-    acts
+    (acts, wishes)
 }
 
 /// How far a negation reaches.
@@ -192,11 +207,13 @@ struct Before {
     is_reference: bool,
     /// Whether what follows is asked about.
     is_question: bool,
+    /// Whether what follows would be done, and is not: "the statements that a migration would run".
+    is_hypothetical: bool,
     /// Whether what follows says by what is read, or of what: "by name, update or label".
     is_listing: bool,
 }
 
-fn read_sentence(tokens: &[Token], acts: &mut Acts) {
+fn read_sentence(tokens: &[Token], actors: &[Actor], acts: &mut Acts, wishes: &mut Acts) {
     let text = |at: usize| tokens.get(at).map_or("", Token::text);
     let is_reference = (0..tokens.len())
         .any(|at| matches!(tokens[at], Token::Name) && at > 0 && REFERENCES.contains(&text(at - 1)));
@@ -207,9 +224,10 @@ fn read_sentence(tokens: &[Token], acts: &mut Acts) {
         first: None,
         is_reference,
         is_question: false,
+        is_hypothetical: false,
         is_listing: false,
     };
-    for (at, token) in tokens.iter().enumerate() {
+    for ((at, token), actor) in tokens.iter().enumerate().zip(actors) {
         let Token::Word { text: this, .. } = token else {
             if matches!(token, Token::Comma) {
                 before.comma();
@@ -217,7 +235,8 @@ fn read_sentence(tokens: &[Token], acts: &mut Acts) {
             continue;
         };
         before.pass(this, text(at + 1));
-        if this == "to" && before.negation == Negation::None && !before.is_subordinate {
+        let is_own = *actor == Actor::Tool;
+        if this == "to" && is_own && before.negation == Negation::None && !before.is_subordinate {
             let to = if DETERMINERS.contains(&text(at + 1)) { at + 2 } else { at + 1 };
             acts.merge(sent_to(text(to)));
         }
@@ -225,16 +244,21 @@ fn read_sentence(tokens: &[Token], acts: &mut Acts) {
         let near =
             [if at > 1 { text(at - 2) } else { "" }, if at > 0 { text(at - 1) } else { "" }, text(at + 1)];
         let is_way = near[..2].iter().any(|word| WAYS.contains(word));
-        if is_way && word.side_effect == Some("network.http") && before.negation == Negation::None {
+        if is_way && is_own && word.side_effect == Some("network.http") && before.negation == Negation::None {
             acts.add_side_effect(word);
         }
-        if before.counts(word, near) {
+        let is_noun = before.is_noun(word, near) || is_another_noun(tokens, at, word);
+        if !is_own {
+            if *actor == Actor::Wish && word.acts() && !is_noun && !before.is_negated(word.form) {
+                wishes.add(word);
+            }
+        } else if !is_another_noun(tokens, at, word) && before.counts(word, near) {
             match word.category {
                 ToolCategory::Read => acts.add_side_effect(word),
                 _ => acts.add(word),
             }
         }
-        if before.first.is_none() && word.category != ToolCategory::Unknown && !before.is_noun(word, near) {
+        if before.first.is_none() && word.category != ToolCategory::Unknown && !is_noun && is_own {
             before.first = Some(word.form);
             before.reads = word.category == ToolCategory::Read;
         }
@@ -244,8 +268,12 @@ fn read_sentence(tokens: &[Token], acts: &mut Acts) {
 /// What a word of a sentence says, with what stands behind it.
 fn meaning(tokens: &[Token], at: usize) -> Option<Word> {
     let Token::Word { text, is_joined: false } = tokens.get(at)? else { return None };
-    let known = word(text)?;
-    let reads = LIGHT.contains(&text.as_str()) && is_reading(tokens.get(at + 1..).unwrap_or_default());
+    let behind = tokens.get(at + 1..).unwrap_or_default();
+    let known = match phrases::meaning(text, behind.iter().map(Token::text)) {
+        Some(phrase) => phrase,
+        None => word(text)?,
+    };
+    let reads = LIGHT.contains(&text.as_str()) && is_reading(behind);
     Some(if reads { Word { category: ToolCategory::Read, side_effect: None, ..known } } else { known })
 }
 
@@ -260,6 +288,27 @@ fn is_reading(behind: &[Token]) -> bool {
         }
     }
     false
+}
+
+/// Whether a word that is also a noun is another of the things in front of it: "from the channel (or DM) by its id".
+fn is_another_noun(tokens: &[Token], at: usize, word: Word) -> bool {
+    let text = |at: usize| tokens.get(at).map_or("", Token::text);
+    let next = text(at + 1);
+    let mut from = at;
+    if !word.is_noun || !word.is_base() || !(next.is_empty() || BEHIND_NOUNS.contains(&next)) {
+        return false;
+    }
+    // "a channel, DM or thread"
+    let is_in_list = at > 0 && (text(at - 1) == "or" || text(at - 1) == "," && next == "or");
+    while from > 0 && matches!(text(from - 1), "," | "or") {
+        from -= 1;
+    }
+    let mut phrase = (from.saturating_sub(MAX_OBJECT)..from).rev().map(text);
+    let in_front = phrase.next().unwrap_or_default();
+    is_in_list
+        && super::words::word(in_front).is_none_or(|word| word.is_noun)
+        && (IN_FRONT_OF_NOUNS.contains(&in_front)
+            || phrase.take_while(|word| *word != "and").any(|word| IN_FRONT_OF_NOUNS.contains(&word)))
 }
 
 /// What it means that something goes there.
@@ -290,6 +339,11 @@ impl Before {
         }
         if QUESTIONS.contains(&word) {
             self.is_question = true;
+        }
+        if HYPOTHETICAL.contains(&word) {
+            self.is_hypothetical = self.reads || self.is_question;
+        } else if word == "then" || MODALS.contains(&word) {
+            self.is_hypothetical = false;
         }
         if LISTINGS.contains(&word) {
             self.is_listing = true;
@@ -363,6 +417,17 @@ impl Before {
             ToolCategory::Read => return !self.is_noun(word, near),
             _ => {}
         }
+        // "Shows the steps that a job will run", where what it will run it runs itself.
+        if self.is_subordinate && self.reads && word.is_base() && MODALS.contains(&before) {
+            let is_other =
+                !SUBJECTS.contains(&second) && !matches!(second, "" | "," | "that" | "which" | "who");
+            if is_other {
+                return false;
+            }
+        }
+        if self.is_hypothetical && word.is_base() && !OBJECTS.contains(&before) {
+            return false;
+        }
         // "Shows who may write", "explains how it would run".
         if self.is_question && self.reads && MODALS.contains(&before) {
             return false;
@@ -402,61 +467,5 @@ impl Before {
             }
             Form::Participle => false,
         }
-    }
-}
-
-/// Every sentence, as its words in lower case. Names such as `delete_page` are one word.
-fn for_each_sentence(text: &str, mut each: impl FnMut(&[Token])) {
-    let mut tokens: Vec<Token> = Vec::new();
-    let mut chars = text.char_indices().peekable();
-    let mut end = |tokens: &mut Vec<Token>| {
-        if !tokens.is_empty() {
-            each(tokens);
-            tokens.clear();
-        }
-    };
-    while let Some(&(from, c)) = chars.peek() {
-        if is_in_word(c) {
-            let mut to = from;
-            while let Some((at, c)) = chars.next_if(|(_, c)| is_in_word(*c)) {
-                to = at + c.len_utf8();
-            }
-            let hyphen = |c: Option<char>| c == Some('-');
-            let is_joined = hyphen(text[..from].chars().next_back()) || hyphen(text[to..].chars().next());
-            push(&mut tokens, &text[from..to], is_joined);
-            if tokens.len() >= MAX_SENTENCE {
-                end(&mut tokens);
-            }
-            continue;
-        }
-        chars.next();
-        let next = chars.peek().map(|(_, c)| *c);
-        let is_spaced = next.is_none_or(char::is_whitespace);
-        match c {
-            ';' | '!' | '?' | '\u{2022}' | '\u{2013}' | '\u{2014}' => end(&mut tokens),
-            '.' | ':' if is_spaced => end(&mut tokens),
-            '-' | '*' if is_spaced => end(&mut tokens),
-            // A line that is broken goes on; an empty one ends what stood in front.
-            '\n' if next.is_none_or(|c| matches!(c, '\n' | '\r')) => end(&mut tokens),
-            ',' | '(' | ')' | '/' | '&' | '|' | '+' => tokens.push(Token::Comma),
-            _ => {}
-        }
-    }
-    end(&mut tokens);
-}
-
-fn is_in_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-fn push(tokens: &mut Vec<Token>, word: &str, is_joined: bool) {
-    let is_hump =
-        || word.chars().zip(word.chars().skip(1)).any(|(a, b)| a.is_lowercase() && b.is_uppercase());
-    if word.contains('_') || is_hump() {
-        tokens.push(Token::Name);
-    } else if word.len() <= MAX_WORD {
-        tokens.push(Token::Word { text: word.to_lowercase(), is_joined });
-    } else {
-        tokens.push(Token::Word { text: String::new(), is_joined });
     }
 }

@@ -1,3 +1,4 @@
+mod advice;
 mod real;
 
 use super::*;

@@ -10,7 +10,8 @@ use ToolCategory::{Compute, Read, Send, Unknown, Write};
 /// `post`), and the verbs.
 type Verbs = (ToolCategory, Option<&'static str>, bool, &'static str);
 
-/// The first verbs of a category are those of the requirements; the others are those of published servers.
+/// The first verbs of a category are those of the requirements; the others are those of published servers. (`transition`:
+/// `jira_transition_issue` of sooperset/mcp-atlassian; `dial`, `speak`: servers for telephony and for text to speech.)
 const VERBS: &[Verbs] = &[
     (
         Read,
@@ -18,18 +19,19 @@ const VERBS: &[Verbs] = &[
         false,
         "read get list find search lookup view show describe browse retrieve inspect check compare explain summarize \
          count locate detect identify enumerate analyze analyse estimate calculate validate verify examine whoami peek \
-         decode encode parse translate convert look scan preview diff outline screenshot snapshot",
+         decode encode parse translate convert resolve look scan preview diff outline screenshot snapshot",
     ),
     (Read, None, true, "query"),
-    (Read, Some("network.http"), false, "fetch download navigate visit crawl scrape"),
+    // `ping`: `ping_host` of servers for networks, and the health checks of many others
+    (Read, Some("network.http"), false, "fetch download navigate visit crawl scrape ping"),
     (
         Write,
         Some("fs.write"),
         false,
-        "write create put insert add append save rename modify upsert replace undo redo rollback toggle enable disable \
+        "write create put insert add append save rename modify upsert replace undo redo toggle enable disable \
          activate deactivate assign unassign approve reject accept decline deny revoke unlock pin unpin unarchive \
-         reopen subscribe unsubscribe unregister kick mute unmute unblock adjust alter rewrite overwrite prepend \
-         increment decrement rotate generate install upgrade configure provision allocate attach detach unlink unmount \
+         reopen subscribe unsubscribe unregister mute unmute unblock adjust alter rewrite overwrite prepend \
+         rotate generate configure provision allocate attach detach unlink unmount \
          mkdir mv chmod chown apply rebase revert cancel enroll mutate migrate paste inject ingest initialize snooze \
          acknowledge compose fill",
     ),
@@ -39,7 +41,8 @@ const VERBS: &[Verbs] = &[
         true,
         "set edit update move patch close copy clone duplicate change commit merge archive schedule book order mark \
          flag star vote label store record register grant lock link mount touch stash tag checkout branch fork load \
-         import restore swap release reset block ban join leave comment log turn backup reserve draft click",
+         import restore swap release reset block ban join leave comment log turn backup reserve draft click kick \
+         increment decrement install upgrade rollback transition",
     ),
     (
         Write,
@@ -48,20 +51,20 @@ const VERBS: &[Verbs] = &[
         "delete remove destroy truncate purge erase wipe rm rmdir unset prune uninstall discard evict",
     ),
     (Write, Some("fs.delete"), true, "drop clear flush trash empty"),
-    (Write, Some("payments"), false, "pay buy refund reimburse"),
-    (Write, Some("payments"), true, "purchase charge withdraw deposit donate"),
+    (Write, Some("payments"), false, "pay buy reimburse"),
+    (Write, Some("payments"), true, "purchase charge withdraw deposit donate refund"),
     (
         Send,
         Some("network.http"),
         false,
-        "send notify publish submit announce deliver dispatch emit transmit remind synchronize respond escalate",
+        "send notify publish submit announce deliver dispatch emit transmit remind synchronize respond escalate dial speak",
     ),
     (
         Send,
         Some("network.http"),
         true,
         "post tweet http upload email push forward reply share broadcast message mail dm page contact alert transfer sms fax \
-         relay invite sync export",
+         relay invite sync export handoff",
     ),
     (
         Compute,
@@ -239,7 +242,7 @@ fn words() -> HashMap<String, Word> {
 }
 
 /// A word as it stands in a sentence about a tool: "Deletes a file", "for writing files".
-fn forms(word: &str) -> Vec<(String, Form)> {
+pub(super) fn forms(word: &str) -> Vec<(String, Form)> {
     let stem = word.strip_suffix('e').unwrap_or(word);
     let last = &word[word.len() - 1..];
     let mut forms = vec![

@@ -260,7 +260,7 @@ impl Evaluator {
         Topic { tool, seen, is_retry, is_approved }: Topic<'_>,
         ask: impl FnOnce(&mut Executor, &Facts<'_>) -> T,
     ) -> Option<T> {
-        let (turn, id) = seen.map_or((None, None), |seen| (seen.turn, seen.id));
+        let (turn, id) = seen.map_or((None, None), |seen| (seen.turn, seen.began.or(seen.id)));
         let session = self.session_entry(cx.connections, scope.connection);
         if let Some(tool) = tool {
             self.recall_tool(cx, scope, tool);
@@ -360,6 +360,11 @@ impl Evaluator {
         }
         cx.reporter.counters.denials += u64::from(verdict.denied.is_some());
         Evaluation::of(verdict)
+    }
+
+    /// Tells the guards that answers on the connection of `scope` were not captured.
+    pub(super) fn answers_lost(&mut self, scope: &Scope, time: crate::terms::Timestamp) {
+        self.judge.executor.lost(&scope.session, scope.connection, time);
     }
 
     /// Tells the guards that no result of a call is to be waited for.

@@ -3,7 +3,7 @@
 use super::connections::Opinion;
 use super::seen::Seen;
 use super::timers::Due;
-use super::{Engine, Output};
+use super::{Engine, Output, Parts};
 use crate::event::{CaptureGap, GateDecided};
 use crate::protocol::{self, Message};
 use crate::terms::{ConnectionId, Direction, Timestamp};
@@ -23,7 +23,13 @@ impl Engine {
                 self.start(id, time, now, out);
             }
         } else {
-            self.parts(out).cx.report(id, time, gap);
+            let Parts { mut cx, ev, .. } = self.parts(out);
+            if gap.direction == Direction::ServerToClient
+                && let Some(scope) = cx.connections.scope(id)
+            {
+                ev.answers_lost(&scope, time);
+            }
+            cx.report(id, time, gap);
         }
     }
 

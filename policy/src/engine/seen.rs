@@ -22,6 +22,8 @@ pub(super) struct Seen<'a> {
     pub(super) turn: Option<&'a str>,
     /// The JSON-RPC id of the request that it is or answers, as it is recorded, once it is at hand.
     pub(super) id: Option<&'a Value>,
+    /// The id of the request that an answer is of in the end, if that is another: its first try, or the call that became a task.
+    pub(super) began: Option<&'a Value>,
     /// Who takes it for what it is taken for here.
     pub(super) reading: Reading<'a>,
 }
@@ -35,8 +37,8 @@ impl Seen<'_> {
         time: Timestamp,
         now: Timestamp,
     ) -> Self {
-        let (stop, turn, id, reading) = (None, None, None, Reading::default());
-        Self { connection, direction, time, bytes, now, stop, turn, id, reading }
+        let (stop, turn, id, began, reading) = (None, None, None, None, Reading::default());
+        Self { connection, direction, time, bytes, now, stop, turn, id, began, reading }
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct TaskCall {
 pub(super) struct Task {
     pub(super) owner: Owner,
     pub(super) connection: ConnectionId,
+    /// The id of the request of which it was made, as it is recorded.
+    pub(super) made_by: Value,
     /// `None` where the request had its answer when the task was made (MCP 2025-11-25).
     pub(super) call: Option<TaskCall>,
     /// How it ended.

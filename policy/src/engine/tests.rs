@@ -25,6 +25,7 @@ mod muted;
 mod network;
 mod pairs;
 mod phases;
+mod reads;
 mod relays;
 mod remote;
 mod request_state;

@@ -1,8 +1,11 @@
 //! What several servers of a session do together: one is read and another is to send what was read, or one is called
 //! very often. (Requirements: docs/internals/requirements.md, "cross-server patterns".)
 //!
-//! Nothing is judged before a session has its second server: until then only the last read is remembered, so that a
-//! server that comes late is judged by it.
+//! A read counts from the moment when its data comes, which is that of its answer: before that there is nothing to send, and
+//! after an error there never is. Where answers were not captured, data may have come.
+//!
+//! Nothing is judged before a session has its second server: until then only the last read, and what waits for its data, is
+//! remembered, so that a server that comes late is judged by it.
 
 mod act;
 mod session;
@@ -12,6 +15,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::{allow, deny_with, short};
 use crate::classify::Classifier;
 use crate::config::CrossServer as CrossServerConfig;
@@ -20,10 +25,10 @@ use crate::guard::{
     BrokenRule, Decision, DenialCode, DenialDetails, Facts, Guard, GuardError, Operation, TurnSource,
     TurnState, Verdict,
 };
-use crate::terms::{GuardKind, SessionId, Severity, Timestamp, ToolCategory};
-use act::Act;
+use crate::terms::{ConnectionId, GuardKind, SessionId, Severity, Timestamp, ToolCategory};
 pub(crate) use act::is_of_network;
-use session::{Call, Session, Spans};
+use act::{Act, Answer};
+use session::{Asked, Call, Session, Spans};
 
 /// Most sessions that are remembered at once.
 const MAX_SESSIONS: usize = 4_096;
@@ -123,7 +128,8 @@ impl CrossServer {
             let window = read_then_send.window.0;
             let related = session.reads_elsewhere(server, |call| call.is_within(window, now));
             if let Some(last) = related.first() {
-                let ago = Duration::from_secs(now.nanos_since(last.time) / 1_000_000_000);
+                let read_at = last.read_at.unwrap_or(last.time);
+                let ago = Duration::from_secs(now.nanos_since(read_at) / 1_000_000_000);
                 let reason = format!(
                     "Server '{}' attempted send after '{}' read data {} ago",
                     short(server),
@@ -241,13 +247,23 @@ impl Guard for CrossServer {
             if let Some(session) = self.session(facts.session, now) {
                 session.note_server(server);
             }
-        } else if act::is_answer(operation) {
-            if let Some(session) = self.sessions.get_mut(facts.session) {
+        } else if let Some(answer) = Answer::of(operation) {
+            let spans = self.spans();
+            let Some(session) = self.sessions.get_mut(facts.session) else { return };
+            if answer.is_end {
                 session.note_result(now);
             }
+            let of = Asked {
+                server: &bounded(&facts.server.0),
+                connection: facts.connection,
+                id: facts.jsonrpc_id.unwrap_or(&Value::Null),
+            };
+            let dropped = session.note_answer(&of, &answer, spans, now);
+            self.records_dropped += u64::from(dropped);
         } else if let Some(act) = self.act(operation, facts).filter(|_| !facts.is_retry) {
             let call = Call {
                 time: now,
+                read_at: None,
                 server: self.name(&facts.server.0),
                 connection: facts.connection,
                 id: facts.jsonrpc_id.cloned().unwrap_or_default(),
@@ -265,6 +281,13 @@ impl Guard for CrossServer {
             let dropped = session.is_some_and(|session| session.note_call(call, spans));
             self.records_dropped += u64::from(dropped);
         }
+    }
+
+    fn lost(&mut self, session: &SessionId, connection: ConnectionId, now: Timestamp) {
+        let spans = self.spans();
+        let session = self.sessions.get_mut(session).filter(|_| self.config.enabled);
+        let dropped = session.is_some_and(|session| session.note_lost(connection, spans, now));
+        self.records_dropped += u64::from(dropped);
     }
 
     fn succeed(&mut self, before: &mut dyn Any) {

@@ -14,7 +14,7 @@ use crate::glob::NameGlob;
 use crate::guard::{
     Decision, Denial, DenialCode, DenialDetails, Facts, Guard, GuardError, Operation, TurnState, Verdict,
 };
-use crate::terms::{GuardKind, Phase, ServerId, SessionId, Timestamp};
+use crate::terms::{ConnectionId, GuardKind, Phase, ServerId, SessionId, Timestamp};
 use changed::Changed;
 use mcpwarden_terms::counters;
 
@@ -175,6 +175,11 @@ impl Executor {
     /// What the guards know of a session's turn.
     pub(crate) fn turn(&self, session: &SessionId) -> Option<TurnState> {
         self.guards.iter().find_map(|guard| guard.turn(session))
+    }
+
+    /// Tells the guards that answers of a connection of a session were not captured.
+    pub(crate) fn lost(&mut self, session: &SessionId, connection: ConnectionId, now: Timestamp) {
+        self.guards.iter_mut().for_each(|guard| guard.lost(session, connection, now));
     }
 
     /// Takes the place of another, whose guards tell those of their kind what they remember: the first the first, the second

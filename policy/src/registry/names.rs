@@ -1,6 +1,8 @@
 //! Names that are taken for one another: the same one, the same in another spelling, in look-alike letters, or
 //! nearly the same.
 
+mod typo;
+
 use std::collections::{BTreeMap, HashMap};
 
 use crate::detect::folded;
@@ -40,6 +42,8 @@ pub(super) enum Likeness {
     Spelling,
     /// But for letters that look alike, and what nobody sees.
     Confusable,
+    /// But for a letter that is doubled or left out, or two that are swapped.
+    Typo,
     /// But for a few letters.
     Similar,
 }
@@ -180,6 +184,7 @@ impl Names {
             };
         }
         let found = self.similar(claim.owner, &skeleton, threshold, effort);
+        let name = claim.name.clone();
         if room {
             let (length, letters) = shape(&skeleton);
             self.by_length.entry(length).or_default().push((letters, self.all.len()));
@@ -187,6 +192,7 @@ impl Names {
             self.all.push(Known { skeleton, first: claim });
         }
         match found {
+            Some(first) if typo::is_typo(&first.name, &name) => Claim::Later(first, Likeness::Typo),
             Some(first) => Claim::Later(first, Likeness::Similar),
             None if room => Claim::Free,
             None => Claim::Refused,

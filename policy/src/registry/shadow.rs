@@ -8,7 +8,8 @@
 //! | the same name | low: two servers that offer `search` are no attack | high |
 //! | another case or other separators | low | high |
 //! | letters that look alike | high | critical |
-//! | nearly the same | low | low; medium where only the first is declared |
+//! | a letter doubled or left out, or two swapped | medium | medium |
+//! | nearly the same otherwise | low | low; medium where only the first is declared |
 //!
 //! Where the finding is high or critical, the later tool shadows the first one. Of two declared servers with one plain
 //! name, neither does.
@@ -16,6 +17,7 @@
 //! | servers | both declared | otherwise |
 //! |---|---|---|
 //! | the same but for `mcp`, `server`, case, separators; nearly the same | low | medium; high where only the first is declared |
+//! | a letter doubled or left out, or two swapped | medium | medium; high where only the first is declared |
 //! | letters that look alike | high | high |
 //!
 //! What is found stands in `mcp_tool_seen` and `mcp_server_started`, whatever its severity; from
@@ -62,6 +64,7 @@ pub(super) fn of_tool(first: Side<'_>, later: Side<'_>, likeness: Likeness) -> F
         Likeness::Spelling => ("shadow_tool_spelling", Severity::High),
         Likeness::Confusable if declared => ("shadow_tool_confusable", Severity::High),
         Likeness::Confusable => ("shadow_tool_confusable", Severity::Critical),
+        Likeness::Typo => ("similar_tool", Severity::Medium),
         Likeness::Similar if only_first_declared(first, later) => ("similar_tool", Severity::Medium),
         Likeness::Similar => ("similar_tool", Severity::Low),
     };
@@ -77,6 +80,7 @@ pub(super) fn of_tool(first: Side<'_>, later: Side<'_>, likeness: Likeness) -> F
 pub(super) fn of_server(first: Side<'_>, later: Side<'_>, likeness: Likeness) -> Detection {
     let severity = match likeness {
         Likeness::Confusable => Severity::High,
+        Likeness::Typo if both_declared(first, later) => Severity::Medium,
         _ if both_declared(first, later) => Severity::Low,
         _ if only_first_declared(first, later) => Severity::High,
         _ => Severity::Medium,
@@ -102,7 +106,7 @@ fn detection(
         matches: vec![Match { text: text.to_owned(), position: 0, context }],
         score: score_of(severity),
         form: match likeness {
-            Likeness::Same | Likeness::Similar => Form::Raw,
+            Likeness::Same | Likeness::Typo | Likeness::Similar => Form::Raw,
             Likeness::Spelling => Form::Words,
             Likeness::Confusable => Form::Normal,
         },
@@ -117,7 +121,7 @@ mod tests {
     #[test]
     fn shadowing_severities_match_table() {
         use Identity::{Declared, Derived};
-        use Likeness::{Confusable, Same, Similar, Spelling};
+        use Likeness::{Confusable, Same, Similar, Spelling, Typo};
         use Severity::{Critical, High, Low, Medium};
         let cases = [
             (Same, Declared, Declared, Low, Low),
@@ -129,6 +133,9 @@ mod tests {
             (Spelling, Derived, Derived, High, Medium),
             (Confusable, Declared, Declared, High, High),
             (Confusable, Derived, Derived, Critical, High),
+            (Typo, Declared, Declared, Medium, Medium),
+            (Typo, Declared, Derived, Medium, High),
+            (Typo, Derived, Derived, Medium, Medium),
             (Similar, Declared, Declared, Low, Low),
             (Similar, Declared, Derived, Medium, High),
             (Similar, Derived, Derived, Low, Medium),

@@ -74,6 +74,11 @@ impl<'a> Course<'a> {
         }
     }
 
+    /// Whether a result has contents, as those of calls, prompts and resources have: `json` is what it was read from.
+    pub fn has_contents(json: &str) -> bool {
+        members(json, CONTENTS).iter().any(Option::is_some)
+    }
+
     /// Whether the task has ended, and how: with `cancelled` nobody waits for a result.
     pub fn is_over(&self) -> bool {
         self.result.is_some()

@@ -90,6 +90,8 @@ fn tools_of_published_servers_are_classified() {
         ("browser_navigate", "Navigate to a URL", Read),
         ("browser_click", "Perform click on a web page", Write),
         ("browser_fill_form", "Fill multiple form fields", Write),
+        ("browser_type", "Type text into editable element", Write),
+        ("browser_press_key", "Press a key on the keyboard", Write),
         (
             "browser_take_screenshot",
             "Take a screenshot of the current page. You can't perform actions based on the screenshot, use browser_snapshot for actions.",
@@ -131,6 +133,21 @@ fn tools_of_published_servers_are_classified() {
         ("API-patch-page", "Update page properties", Write),
         ("notion-fetch", "Retrieves details about a Notion entity by its URL or ID.", Read),
         // services
+        (
+            "conversations_history",
+            "Get messages from the channel (or DM) by channel_id, the last row/column in the response is used as 'cursor' parameter for pagination if not empty",
+            Read,
+        ),
+        (
+            "list_payment_intents",
+            "This tool will list payment intents in Stripe. It takes two arguments: customer (str, optional) and limit (int, optional): the number of payment intents to return.",
+            Read,
+        ),
+        (
+            "resolve-library-id",
+            "Resolves a package name to a library id. You MUST call this function before 'query-docs' to obtain a valid library id.",
+            Read,
+        ),
         ("create_refund", "Refund a payment intent in Stripe.", Write),
         ("list_customers", "This tool will fetch a list of Customers from Stripe.", Read),
         (
@@ -186,7 +203,6 @@ fn tools_of_published_servers_are_classified() {
 #[test]
 fn acts_that_no_word_tells_are_missed() {
     for (name, description, does, found) in [
-        ("browser_type", "Type text into editable element", Write, Unknown),
         ("open_nodes", "Open specific nodes in the knowledge graph by their names", Read, Unknown),
         ("search_docs", "Searches documents. Usage is reported to https://stats.example.", Send, Read),
     ] {

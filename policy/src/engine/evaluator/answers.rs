@@ -147,7 +147,8 @@ impl Evaluator {
     ) -> Recorded {
         let Answered { asked, id, .. } = to;
         let (time, method) = (seen.time, asked.method());
-        let seen = Seen { id: Some(id), ..seen };
+        let made_by = self.made_by(cx, scope, to);
+        let seen = Seen { id: Some(id), began: Some(made_by.as_ref().unwrap_or(to.first().0)), ..seen };
         let (result, error) = answered(message);
         // What no client has taken is inspected, and nothing is known by it.
         let is_taken = seen.reading.earlier != Earlier::Taken;

@@ -69,6 +69,15 @@ impl Evaluator {
         foreign.is_some()
     }
 
+    /// The id of the request whose task an answer to `tasks/result` is of (MCP 2025-11-25).
+    pub(super) fn made_by(&mut self, cx: &Context<'_>, scope: &Scope, to: Answered<'_>) -> Option<Value> {
+        let is_result =
+            matches!(to.asked, Asked::Other { method } if **method == *Method::TasksResult.as_str());
+        let task = to.attempt.task.filter(|_| is_result)?;
+        let owner = self.owner(cx, scope.connection);
+        self.tasks.of(owner, scope.connection, task).map(|task| task.made_by.clone())
+    }
+
     /// A server makes a task of a request.
     pub(super) fn task_made(
         &mut self,
@@ -90,7 +99,8 @@ impl Evaluator {
             _ => None,
         };
         let has_call = call.is_some();
-        let task = Task { owner, connection: scope.connection, call, end: None };
+        let made_by = to.first().0.clone();
+        let task = Task { owner, connection: scope.connection, made_by, call, end: None };
         cx.reporter.counters.tasks_evicted += self.tasks.add(id, task, bounds(cx));
         // It may be over as soon as it is made.
         if has_call {

@@ -8,23 +8,26 @@ use super::*;
 enum Step {
     /// The client sends this to that server.
     Client(u64, &'static str),
+    /// The client sends this request to that server, and has its answer at once.
+    Answered(u64, &'static str),
     /// That server sends this.
     Server(u64, &'static str),
     /// Nothing happens for so many milliseconds.
     Pause(u64),
 }
-use Step::{Client as C, Pause as P, Server as S};
+use Step::{Answered as A, Client as C, Pause as P, Server as S};
 
 const READ: Step =
-    C(1, r#"{"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"read_file","arguments":{}}}"#);
+    A(1, r#"{"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"read_file","arguments":{}}}"#);
 const SEND: Step = C(
     2,
     r#"{"jsonrpc":"2.0","id":"m-1","method":"tools/call","params":{"name":"send_mail","arguments":{}}}"#,
 );
-const READ_RESOURCE: Step =
-    C(1, r#"{"jsonrpc":"2.0","id":12,"method":"resources/read","params":{"uri":"file:///etc/hosts"}}"#);
+const READ_RESOURCE: Step = A(1, RESOURCE);
+const RESOURCE: &str =
+    r#"{"jsonrpc":"2.0","id":12,"method":"resources/read","params":{"uri":"file:///etc/hosts"}}"#;
 const GET_PROMPT: Step =
-    C(1, r#"{"jsonrpc":"2.0","id":13,"method":"prompts/get","params":{"name":"review","arguments":{}}}"#);
+    A(1, r#"{"jsonrpc":"2.0","id":13,"method":"prompts/get","params":{"name":"review","arguments":{}}}"#);
 const COMPLETE: Step = C(
     2,
     r#"{"jsonrpc":"2.0","id":14,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"secret"}}}"#,
@@ -52,6 +55,13 @@ fn play(bench: &mut Bench, steps: &[Step]) {
     for step in steps {
         match *step {
             C(connection, text) => bench.c2s(connection, text),
+            A(connection, text) => {
+                bench.c2s(connection, text);
+                let asked: Value = serde_json::from_str(text).unwrap();
+                let result = json!({"content": [], "contents": [], "messages": []});
+                let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": result});
+                bench.s2c(connection, &answer.to_string());
+            }
             S(connection, text) => bench.s2c(connection, text),
             P(ms) => bench.wait(ms),
         }
@@ -113,7 +123,7 @@ fn every_read_and_send_of_a_session_counts() {
         (
             "a resource of elsewhere is read, too",
             &[
-                C(
+                A(
                     1,
                     r#"{"jsonrpc":"2.0","id":15,"method":"resources/read","params":{"uri":"https://docs.example/a"}}"#,
                 ),
@@ -125,7 +135,7 @@ fn every_read_and_send_of_a_session_counts() {
         (
             "the same server",
             &[
-                C(
+                A(
                     2,
                     r#"{"jsonrpc":"2.0","id":12,"method":"resources/read","params":{"uri":"mail://inbox"}}"#,
                 ),
@@ -218,24 +228,21 @@ fn every_read_and_send_of_a_session_counts() {
 fn other_requests_follow_the_rules_of_turns_and_bursts() {
     let flows = |read: &str, send: &str| vec![format!("cross_server_flow {send} ← {read} of files")];
     let only_flow = "cross_server: { read_then_send: { enabled: false } }";
+    let ask = C(1, RESOURCE);
     let answered = S(1, r#"{"jsonrpc":"2.0","id":12,"result":{"contents":[]}}"#);
     let cases: [(&str, &[Step], Vec<String>); 7] = [
         ("a resource and a tool", &[READ_RESOURCE, SEND], flows("resources/read", "tools/call")),
         ("a prompt and a completion", &[GET_PROMPT, COMPLETE], flows("prompts/get", "completion/complete")),
-        (
-            "within the pause",
-            &[READ_RESOURCE, answered, P(1_999), SEND],
-            flows("resources/read", "tools/call"),
-        ),
+        ("within the pause", &[ask, answered, P(1_999), SEND], flows("resources/read", "tools/call")),
         (
             "an answer that takes long",
-            &[READ_RESOURCE, P(9_000), answered, P(1_000), SEND],
+            &[ask, P(9_000), answered, P(1_000), SEND],
             flows("resources/read", "tools/call"),
         ),
-        ("after the pause", &[READ_RESOURCE, answered, P(2_001), SEND], vec![]),
+        ("after the pause", &[ask, answered, P(2_001), SEND], vec![]),
         (
             "an answer to a server keeps the turn",
-            &[READ_RESOURCE, answered, P(1_500), SAMPLE, SAMPLED],
+            &[ask, answered, P(1_500), SAMPLE, SAMPLED],
             flows("resources/read", "sampling/createMessage"),
         ),
         ("twenty resources are no burst", &[READ_RESOURCE; 20], vec![]),
@@ -361,6 +368,7 @@ fn blocked_and_shadowed_calls_are_judged_across_servers() {
     bench.s2c(1, &listed);
     bench.out.clear();
     bench.c2s(2, &call(5, "get_mail"));
+    bench.s2c(2, &answer(5, r#"{"content":[]}"#));
     bench.c2s(1, &call(6, "send_mail"));
     let rules: Vec<Value> = bench
         .events()
@@ -383,6 +391,7 @@ fn related_calls_identify_the_calls() {
     let bytes = br#"{"jsonrpc":"2.0","id":"n-9","method":"prompts/get","params":{"name":"review"}}"#;
     let direction = Direction::ClientToServer;
     bench.input(Input::Frame { connection, direction, time, bytes, http: None, turn });
+    bench.s2c(1, r#"{"jsonrpc":"2.0","id":"n-9","result":{"messages":[]}}"#);
     play(&mut bench, &[SEND]);
     let events = bench.events();
     let blocked = events.iter().find(|event| event["type"] == "mcp_cross_server_blocked").unwrap();

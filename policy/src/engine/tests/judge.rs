@@ -144,6 +144,7 @@ fn error_response_is_evaluated_once() {
 fn cross_server_violation_names_the_calls() {
     let mut bench = bench("");
     bench.c2s(1, &call(5, "read_file"));
+    bench.s2c(1, &answer(5, r#"{"content":[]}"#));
     bench.c2s(2, &call(6, "send_mail"));
     let events = bench.events();
     let blocked = events.iter().find(|event| event["type"] == "mcp_cross_server_blocked").unwrap();

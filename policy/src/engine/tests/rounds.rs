@@ -264,6 +264,8 @@ fn tries_beyond_the_bound_are_calls_of_their_own() {
 #[test]
 fn turn_stays_open_while_input_is_required() {
     let mut bench = bench("cross_server: { turn_gap: 1s, read_then_send: { enabled: false } }");
+    bench.c2s(1, &ask(4, "read_file", "{}", ""));
+    bench.s2c(1, &answer(4, DONE));
     bench.c2s(1, &ask(5, "read_file", "{}", ""));
     bench.s2c(1, &required(5, Some("s")));
     bench.wait(10_000);

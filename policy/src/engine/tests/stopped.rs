@@ -108,6 +108,7 @@ fn stopped_call_does_not_feed_cross_server_rules() {
             stopped(&mut bench, &call(1, "read_file"), true);
         } else {
             bench.c2s(1, &call(1, "read_file"));
+            bench.s2c(1, &answer(1, r#"{"content":[]}"#));
         }
         told(&mut bench);
         bench.c2s(2, &call(2, "send_mail"));

@@ -364,6 +364,8 @@ fn foreign_task_ends_no_call() {
 fn cancelled_task_ends_the_turn() {
     for (cancels, expected) in [(false, "block"), (true, "allow")] {
         let mut bench = bench("cross_server: { turn_gap: 1s, read_then_send: { enabled: false } }");
+        bench.c2s(1, &ask(4, "read_file", "{}", ""));
+        bench.s2c(1, &answer(4, super::rounds::DONE));
         bench.c2s(1, &ask(5, "read_file", "{}", ""));
         bench.s2c(1, &made(5, "t"));
         if cancels {

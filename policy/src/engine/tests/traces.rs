@@ -201,7 +201,12 @@ fn trace_is_in_every_event_about_a_message() {
         ("a denied call", denied, vec![Client(1, CALL)], "mcp_tool_called"),
         ("a denied request", denied, vec![Client(1, PROMPT)], "mcp_request_blocked"),
         ("another denied request", denied, vec![Client(1, READ)], "mcp_request_blocked"),
-        ("a rule across servers", "", vec![Other(1, CALL), Client(2, SEND)], "mcp_cross_server_blocked"),
+        (
+            "a rule across servers",
+            "",
+            vec![Other(1, CALL), Server(1, REPEATED), Client(2, SEND)],
+            "mcp_cross_server_blocked",
+        ),
         ("a request that is late", late, vec![Client(1, CALL), Wait(600)], "mcp_request_timed_out"),
         ("requests at once", late, vec![Other(1, CALL), Client(1, PROMPT.replace("7,", "8,").leak())], {
             "mcp_concurrency_exceeded"

@@ -48,6 +48,9 @@ fn turn_ends_with_the_final_answer() {
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"_meta":{meta},{params}{more}}}}}"#
             )
         };
+        // What is read before is what a send would be held against.
+        bench.c2s(1, &call(4, "read_file"));
+        bench.s2c(1, &answer(4, OLD));
         bench.c2s(1, &ask(5, ""));
         for (at, result) in answers.iter().enumerate() {
             let id = 5 + u32::try_from(at).unwrap();

@@ -9,6 +9,7 @@ use mcpwarden_gate::{
 };
 use proptest::prelude::*;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::*;
 use crate::classify::Classifier;
@@ -159,6 +160,14 @@ impl Guards {
             let code = verdict.denied.as_ref().map_or("", |(_, denial)| denial.code.name());
             verdict.enforced = stops(code);
             executor.settle(&question, &verdict);
+            // The kernel sees no answers: to it what is read comes with its call. So it does here.
+            let reads = facts.tool.is_some_and(|tool| tool.category == ToolCategory::Read);
+            if reads && !verdict.enforced {
+                let result = RawValue::from_string(r#"{"content":[]}"#.to_owned()).unwrap();
+                let answer = Operation::ToolResult { tool_name: tool, result: Some(&result), error: None };
+                let question = Question { operations: &[answer], facts, now: Timestamp(now) };
+                executor.settle(&question, &Verdict::default());
+            }
         });
     }
 

@@ -81,17 +81,53 @@ impl<'a> Act<'a> {
     }
 }
 
-/// Whether an answer ends what [`Act::of`] counts as asked. One that requires input does not: its request is made again.
-pub(super) fn is_answer(operation: &Operation<'_>) -> bool {
-    match operation {
-        Operation::ToolResult { .. } => true,
-        Operation::Response { method, result, .. } => {
-            let kind = result.map(|result| Course::of(result.get()).kind);
-            matches!(*method, "prompts/get" | "resources/read" | "completion/complete")
-                && kind != Some(ResultKind::InputRequired)
+/// An answer to what [`Act::of`] counts as asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answer<'a> {
+    /// The tool of which it is the result.
+    pub(super) tool: Option<&'a str>,
+    /// Whether the request waits for no more. One that requires input is made again.
+    pub(super) is_end: bool,
+    /// Whether data came with it. None comes with an error, a task that is only begun, and what requires input.
+    pub(super) has_data: bool,
+    /// Whether none will come any more: it is an error, or nobody waits for it.
+    pub(super) is_failed: bool,
+}
+
+impl<'a> Answer<'a> {
+    /// What an operation answers, if it is an answer to something that counts.
+    pub(super) fn of(operation: &Operation<'a>) -> Option<Self> {
+        match *operation {
+            Operation::ToolResult { tool_name, result, .. } => Some(Self {
+                tool: Some(tool_name),
+                is_end: true,
+                has_data: has_data(result),
+                is_failed: result.is_none(),
+            }),
+            Operation::Response { method, result, .. } => {
+                let kind = result.map(|result| Course::of(result.get()).kind);
+                let is_end = matches!(method, "prompts/get" | "resources/read" | "completion/complete")
+                    && kind != Some(ResultKind::InputRequired);
+                // The result of a call whose answer was its task (MCP 2025-11-25).
+                let of_task = method == "tasks/result";
+                (is_end || of_task).then(|| Self {
+                    tool: None,
+                    is_end,
+                    has_data: has_data(result),
+                    is_failed: result.is_none(),
+                })
+            }
+            _ => None,
         }
-        _ => false,
     }
+}
+
+fn has_data(result: Option<&RawValue>) -> bool {
+    let Some(result) = result.filter(|result| result.get() != "null") else { return false };
+    let course = Course::of(result.get());
+    // The answer that makes a task has a member `task` and no contents (MCP 2025-11-25).
+    let begins_task = || members(result.get(), ["task"])[0].is_some() && !Course::has_contents(result.get());
+    course.kind == ResultKind::Complete && !(course.task.is_some() && begins_task())
 }
 
 /// Whether a client's answer to a server tells it something: a text of the model, or what a user has entered.

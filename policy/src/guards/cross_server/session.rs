@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::act::Answer;
+use crate::definition::bounded;
 use crate::event::{Action, RelatedCall};
 use crate::guard::TurnState;
 use crate::terms::{ConnectionId, ServerId, Timestamp, ToolCategory};
@@ -15,6 +17,9 @@ const TOOLS_CALL: &str = "tools/call";
 
 /// Most calls that are remembered of a session.
 pub(super) const MAX_RECORDS: usize = 10_000;
+
+/// Most reads that are remembered of a session within the window, and most that wait for their answers.
+pub(super) const MAX_READS: usize = 256;
 
 /// Most reads of turns that may still go on which are remembered of a session beyond every window.
 pub(super) const MAX_OLD_READS: usize = 256;
@@ -30,13 +35,23 @@ pub(super) struct Spans {
     pub(super) idle: Duration,
 }
 
+/// Which request an answer is of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) server: &'a str,
+    pub(super) connection: ConnectionId,
+    pub(super) id: &'a Value,
+}
+
 /// One call of a tool, or something else that reads or sends.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) time: Timestamp,
+    /// When its data came, if it reads.
+    pub(super) read_at: Option<Timestamp>,
     pub(super) server: Arc<str>,
     pub(super) connection: ConnectionId,
-    /// The JSON-RPC id, as it is recorded.
+    /// The JSON-RPC id, as it is recorded, of its first try.
     pub(super) id: Value,
     pub(super) method: Arc<str>,
     /// Of what is no call of a tool, its method.
@@ -55,9 +70,9 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Whether it is no older than `window`, the last moment included.
+    /// Whether it is no older than `window`, the last moment included; what was read counts from when it came.
     pub(super) fn is_within(&self, window: Duration, now: Timestamp) -> bool {
-        now <= self.time.after(window)
+        now <= self.read_at.unwrap_or(self.time).after(window)
     }
 
     /// Whether it is of the turn that `turn` names; by pauses where one of both has no name.
@@ -68,9 +83,9 @@ impl Call {
         }
     }
 
-    /// Whether something was read with it.
-    fn is_read(&self) -> bool {
-        (self.reads || self.category == ToolCategory::Read) && !self.stopped
+    /// Whether data is to come with its answer.
+    fn will_read(&self) -> bool {
+        (self.reads || self.category == ToolCategory::Read) && self.is_asked && !self.stopped
     }
 
     /// Whether a tool is called: what bursts are made of.
@@ -104,6 +119,10 @@ pub(super) struct Session {
     active: bool,
     /// By time, as they came.
     calls: VecDeque<Call>,
+    /// What waits for its data, as it was asked.
+    waiting: VecDeque<Call>,
+    /// What was read within the window, as it came.
+    reads: VecDeque<Call>,
     /// Beside those: the last read of each server in each turn that may still go on.
     old_reads: VecDeque<Call>,
     /// The turn by pauses.
@@ -122,6 +141,8 @@ impl Session {
             first: None,
             active: false,
             calls: VecDeque::new(),
+            waiting: VecDeque::new(),
+            reads: VecDeque::new(),
             old_reads: VecDeque::new(),
             turn: 0,
             open: 0,
@@ -173,24 +194,56 @@ impl Session {
         self.newest_call = self.newest_call.max(now);
         self.note_server(Arc::clone(&call.server));
         call.gap_turn = turn;
-        if !self.active {
-            // Of a server that is alone only the last read of each turn can ever matter.
-            return self.keep_read(call, spans, now);
+        let mut dropped = self.forget_reads(spans, now);
+        if call.will_read() {
+            dropped |= self.waiting.len() >= MAX_READS && self.waiting.pop_front().is_some();
+            self.waiting.push_back(call.clone());
         }
-        let mut dropped = false;
+        if !self.active {
+            // Of a server that is alone only what was read can ever matter.
+            return dropped;
+        }
         while self.calls.front().is_some_and(|oldest| !oldest.is_within(spans.window, now)) {
-            if let Some(oldest) = self.calls.pop_front() {
-                dropped |= self.keep_read(oldest, spans, now);
-            }
+            self.calls.pop_front();
         }
         if self.calls.len() >= MAX_RECORDS {
-            // What was read before so many calls was read all the same.
-            if let Some(oldest) = self.calls.pop_front() {
-                self.keep_read(oldest, spans, now);
-            }
+            self.calls.pop_front();
             dropped = true;
         }
         self.calls.push_back(call);
+        dropped
+    }
+
+    /// Moves what was read before the window to what older turns have read, and forgets what waits for longer than a session
+    /// is remembered. Whether something had to be forgotten for want of room.
+    fn forget_reads(&mut self, spans: Spans, now: Timestamp) -> bool {
+        self.waiting.retain(|call| call.is_within(spans.idle, now));
+        let mut dropped = false;
+        while self.reads.front().is_some_and(|oldest| !oldest.is_within(spans.window, now)) {
+            if let Some(oldest) = self.reads.pop_front() {
+                dropped |= self.keep_read(oldest, spans, now);
+            }
+        }
+        dropped
+    }
+
+    /// The data of a call has come. Whether another had to be forgotten for it.
+    fn note_read(&mut self, mut call: Call, spans: Spans, now: Timestamp) -> bool {
+        call.read_at = Some(now);
+        // The turn that has the data: that of the call may be over.
+        call.gap_turn = self.turn;
+        let mut dropped = self.forget_reads(spans, now);
+        if !self.active {
+            // Of a server that is alone only the last read of each turn can ever matter.
+            return self.keep_read(call, spans, now) || dropped;
+        }
+        if self.reads.len() >= MAX_READS {
+            // What was read before so many reads was read all the same.
+            if let Some(oldest) = self.reads.pop_front() {
+                dropped |= self.keep_read(oldest, spans, now);
+            }
+        }
+        self.reads.push_back(call);
         dropped
     }
 
@@ -199,7 +252,7 @@ impl Session {
     fn keep_read(&mut self, call: Call, Spans { window, idle, .. }: Spans, now: Timestamp) -> bool {
         let turn = self.turn;
         let goes_on = |old: &Call| old.turn.is_some() || old.gap_turn == turn || old.is_within(window, now);
-        if !goes_on(&call) || !call.is_read() {
+        if !goes_on(&call) {
             return false;
         }
         let same = |old: &Call| old.turn == call.turn && old.server == call.server;
@@ -217,10 +270,47 @@ impl Session {
         self.last = self.last.max(now);
     }
 
-    /// Reads of other servers that ran, newest first.
+    /// Takes an answer for the call that it is of: on the same connection, or, of a task that is asked for on another one, of
+    /// the same server and tool. Whether something had to be forgotten for what was read.
+    pub(super) fn note_answer(
+        &mut self,
+        of: &Asked<'_>,
+        answer: &Answer<'_>,
+        spans: Spans,
+        now: Timestamp,
+    ) -> bool {
+        let is_of = |call: &Call| *call.server == *of.server && call.id == *of.id;
+        let is_tool = |call: &Call| answer.tool.is_none_or(|tool| *call.tool == *bounded(tool));
+        let here = |call: &Call| is_of(call) && call.connection == of.connection;
+        let elsewhere = |call: &Call| is_of(call) && call.is_of_tool() && is_tool(call);
+        let found = self.waiting.iter().rposition(here).or_else(|| self.waiting.iter().rposition(elsewhere));
+        let Some(found) = found else { return false };
+        // What begins a task is no end: its data comes later.
+        if !answer.has_data && !answer.is_failed {
+            return false;
+        }
+        match self.waiting.remove(found) {
+            Some(call) if answer.has_data => self.note_read(call, spans, now),
+            _ => false,
+        }
+    }
+
+    /// Answers of a connection were not seen: what waits for its data there may have it. Whether something had to be forgotten.
+    pub(super) fn note_lost(&mut self, connection: ConnectionId, spans: Spans, now: Timestamp) -> bool {
+        let (lost, waiting) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition::<VecDeque<Call>, _>(|call| call.connection == connection);
+        self.waiting = waiting;
+        let mut dropped = false;
+        for call in lost {
+            dropped |= self.note_read(call, spans, now);
+        }
+        dropped
+    }
+
+    /// What was read from other servers, newest first.
     pub(super) fn reads_elsewhere(&self, server: &str, counts: impl Fn(&Call) -> bool) -> Vec<&Call> {
-        let calls = self.calls.iter().rev().chain(self.old_reads.iter().rev());
-        let reads = calls.filter(|call| call.is_read());
+        let reads = self.reads.iter().rev().chain(self.old_reads.iter().rev());
         reads.filter(|call| *call.server != *server && counts(call)).take(super::MAX_RELATED).collect()
     }
 
@@ -231,6 +321,6 @@ impl Session {
 
     #[cfg(test)]
     pub(super) fn records(&self) -> usize {
-        self.calls.len() + self.old_reads.len()
+        self.calls.len() + self.waiting.len() + self.reads.len() + self.old_reads.len()
     }
 }

@@ -1,7 +1,10 @@
+mod answers;
 mod details;
 
+use serde_json::value::RawValue;
+
 use super::super::tests::{SECOND, World, at};
-use super::session::{MAX_OLD_READS, MAX_RECORDS};
+use super::session::{MAX_OLD_READS, MAX_READS, MAX_RECORDS};
 use super::*;
 use crate::guard::{Decision, Denial};
 
@@ -10,12 +13,19 @@ use crate::guard::{Decision, Denial};
 enum Step {
     /// At this second this server lists its tools.
     List(f64, &'static str),
-    /// At this second this server's tool is called, in this turn, and the rule says this.
+    /// At this second this server's tool is called, in this turn, and the rule says this. What reads has its data at once.
     Call(f64, &'static str, &'static str, Option<&'static str>, &'static str),
+    /// The same without an answer.
+    Ask(f64, &'static str, &'static str, &'static str),
     /// At this second a result comes of this server.
     Result(f64, &'static str),
+    /// The same, and it is this one; none is an error.
+    Answer(f64, &'static str, Option<&'static str>),
 }
-use Step::{Call as C, List as L, Result as R};
+use Step::{Answer as A, Ask as Q, Call as C, List as L, Result as R};
+
+/// A result with data.
+const DATA: &str = r#"{"content":[{"type":"text","text":"x"}]}"#;
 
 fn guard(change: impl FnOnce(&mut CrossServerConfig)) -> CrossServer {
     let mut config = CrossServerConfig::default();
@@ -23,8 +33,29 @@ fn guard(change: impl FnOnce(&mut CrossServerConfig)) -> CrossServer {
     CrossServer::new(config, Arc::new(Classifier::default()))
 }
 
-/// Asks and settles; a denial is enforced or not.
+/// Asks and settles; a denial is enforced or not. What reads, and is not stopped, is answered at once.
 fn ask(guard: &mut CrossServer, world: &World, tool: &str, now: Timestamp, enforced: bool) -> Option<Denial> {
+    let denied = ask_only(guard, world, tool, now, enforced);
+    let reads = Classifier::default().category("a", tool) == ToolCategory::Read;
+    if reads && !(enforced && denied.is_some()) {
+        answer(guard, world, now, Some(DATA));
+    }
+    denied
+}
+
+fn answer(guard: &mut CrossServer, world: &World, now: Timestamp, result: Option<&str>) {
+    let result = result.map(|json| RawValue::from_string(json.to_owned()).unwrap());
+    let operation = Operation::ToolResult { tool_name: "x", result: result.as_deref(), error: None };
+    guard.settled(&operation, &world.facts(), &Verdict::default(), now);
+}
+
+fn ask_only(
+    guard: &mut CrossServer,
+    world: &World,
+    tool: &str,
+    now: Timestamp,
+    enforced: bool,
+) -> Option<Denial> {
     let operation = Operation::ToolInvoke { tool_name: tool, arguments: None };
     let facts = world.facts();
     let denied = match guard.check(&operation, &facts, now) {
@@ -49,10 +80,12 @@ fn play(guard: &mut CrossServer, steps: &[Step], enforced: bool) {
                 let world = World::server(server);
                 guard.settled(&operation, &world.facts(), &Verdict::default(), at(second));
             }
-            R(second, server) => {
-                let operation = Operation::ToolResult { tool_name: "x", result: None, error: None };
-                let world = World::server(server);
-                guard.settled(&operation, &world.facts(), &Verdict::default(), at(second));
+            R(second, server) => answer(guard, &World::server(server), at(second), Some(DATA)),
+            A(second, server, result) => answer(guard, &World::server(server), at(second), result),
+            Q(second, server, tool, expected) => {
+                let denied = ask_only(guard, &World::server(server), tool, at(second), enforced);
+                let code = denied.as_ref().map_or("allow", |denial| denial.code.name());
+                assert_eq!(code, expected, "step {index} of {steps:?}");
             }
             C(second, server, tool, turn, expected) => {
                 let world = World { turn: turn.map(str::to_owned), ..World::server(server) };
@@ -246,22 +279,27 @@ fn cross_server_flow_infers_turns_from_pauses() {
             (
                 "a pause of turn_gap is in the turn",
                 &[
-                    C(0.0, "a", "read_x", None, "allow"),
+                    Q(0.0, "a", "read_x", "allow"),
                     R(5.0, "a"),
                     C(7.0, "b", "write_x", None, "cross_server_flow"),
                 ],
             ),
             (
                 "a longer one is not",
-                &[C(0.0, "a", "read_x", None, "allow"), R(5.0, "a"), C(7.001, "b", "write_x", None, "allow")],
+                &[Q(0.0, "a", "read_x", "allow"), R(5.0, "a"), C(7.001, "b", "write_x", None, "allow")],
             ),
             (
                 "a call that waits for its result keeps the turn open",
-                &[C(0.0, "a", "read_x", None, "allow"), C(10.0, "b", "write_x", None, "cross_server_flow")],
+                &[
+                    C(0.0, "a", "weather", None, "allow"),
+                    C(0.0, "a", "read_x", None, "allow"),
+                    C(10.0, "b", "write_x", None, "cross_server_flow"),
+                ],
             ),
             (
                 "a turn that goes on beyond every window",
                 &[
+                    C(0.0, "a", "weather", None, "allow"),
                     C(0.0, "a", "read_x", None, "allow"),
                     L(0.0, "b"),
                     C(29.0, "b", "weather", None, "allow"),
@@ -371,7 +409,7 @@ fn read_is_not_evicted_by_later_calls() {
     let mut guard = guard(|config| config.burst.enabled = false);
     play(&mut guard, &[L(0.0, "a"), L(0.0, "b"), C(0.0, "a", "read_x", None, "allow")], true);
     for index in 0..MAX_RECORDS + 5 {
-        ask(&mut guard, &World::server("c"), "ping", Timestamp(at(0.1).0 + index as u64), true);
+        ask(&mut guard, &World::server("c"), "weather", Timestamp(at(0.1).0 + index as u64), true);
     }
     play(&mut guard, &[C(2.0, "b", "send_mail", None, "read_then_send")], true);
     // Of a turn before the last, while there was one server.
@@ -395,9 +433,9 @@ fn read_is_not_evicted_by_later_calls() {
         );
         play(&mut guard, &[L(2.0, "b")], true);
         for index in 0..10 {
-            play(&mut guard, &[C(100.0 + f64::from(index) / 10.0, long, "ping", None, "allow")], true);
+            play(&mut guard, &[C(100.0 + f64::from(index) / 10.0, long, "weather", None, "allow")], true);
         }
-        play(&mut guard, &[C(101.0, long, "ping", None, "burst")], true);
+        play(&mut guard, &[C(101.0, long, "weather", None, "burst")], true);
         let steps = [
             C(200.0, long, "read_x", Some(turn), "allow"),
             C(250.0, "b", "write_x", Some(turn), "cross_server_flow"),

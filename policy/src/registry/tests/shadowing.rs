@@ -43,7 +43,7 @@ fn shadowing_tool_is_found_at_later_server() {
             Some(("shadow_tool_confusable", High, Some("a"))),
         ),
         (("a", Declared, "list_issues"), ("b", Derived, "list_issuse"), Some(("similar_tool", Medium, None))),
-        (("a", Derived, "list_issues"), ("b", Derived, "list_issuse"), Some(("similar_tool", Low, None))),
+        (("a", Derived, "list_issues"), ("b", Derived, "list_issuse"), Some(("similar_tool", Medium, None))),
         (("a", Derived, "read_file"), ("b", Derived, "send_mail"), None),
     ];
     for (first, later, expected) in cases {
