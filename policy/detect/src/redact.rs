@@ -8,6 +8,7 @@ mod argv;
 mod mask;
 mod names;
 mod options;
+mod settings;
 mod shell;
 mod text;
 mod tokens;

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use super::MASK;
 use super::names::{is_secret_name, is_secret_parameter};
+use super::settings::{end_of_braces, next_setting};
 use super::tokens::{is_known_secret, is_random};
 use super::url::{mask_url, settings, userinfo};
-use super::values::{is_harmless, is_plain_flag, is_public};
+use super::values::{is_harmless, is_plain_flag, is_public, is_reference, is_scheme, is_way};
 
 /// One argument being masked.
 pub(super) struct Masking<'a> {
@@ -81,6 +82,12 @@ impl<'a> Masking<'a> {
     fn word(&mut self, length: usize) {
         let before = self.before;
         let (word, after) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
+        // `arn:aws:secretsmanager:…`, in which words are as names of secrets are.
+        let end =
+            self.rest.find([' ', '\t', '\n', '"', '\'', '\\', '<', '>', ',', ';']).unwrap_or(self.rest.len());
+        if !self.prose && self.rest.get(..end).is_some_and(is_reference) {
+            return self.keep(end);
+        }
         if after.starts_with("://") {
             let end = self.rest.find([' ', '\t', '\n', '"', '\'', '\\', '<', '>']).unwrap_or(self.rest.len());
             // What stands behind is masked as other settings are.
@@ -127,12 +134,20 @@ impl<'a> Masking<'a> {
         }
         // Most words are in front of nothing, and no names.
         let announces = word.starts_with('-')
-            || after.starts_with(['=', ':', '＝', '：', '"', '\'', '\\', ' ', '\t', '\n']);
+            || after.starts_with(['=', ':', '＝', '：', '"', '\'', '\\', ' ', '\t', '\n', ']', '}', '>']);
         if !announces || !self.is_secret_name(word, after, before) {
             return;
         }
-        let closing = quotes(after);
+        if let Some(end) = self.end_of_tag(word, after) {
+            self.keep(end);
+            let end = self.rest.find('<').unwrap_or(self.rest.len());
+            return self.mask(end);
+        }
+        let closing = closing(after);
         let behind = after.get(closing..).unwrap_or_default();
+        if let Some(length) = member_value(behind) {
+            return self.value(word, closing + length, before);
+        }
         let blanks = behind.len() - behind.trim_start().len();
         match behind.trim_start().chars().next() {
             Some(sign @ ('=' | '＝')) => self.value(word, closing + blanks + sign.len_utf8(), before),
@@ -141,6 +156,19 @@ impl<'a> Masking<'a> {
                 if !matches!(before, Some('/' | '@')) || self.is_windows_option(word) =>
             {
                 self.value(word, closing + blanks + sign.len_utf8(), before);
+            }
+            // `setenv('TOKEN', 'abc')`
+            Some(',') if self.is_called_with(word, quotes(after)) => {
+                let to = behind.find([',']).map_or(0, |at| at + 1);
+                let value = behind.get(to..).unwrap_or_default();
+                let opening = value.trim_start();
+                let blanks = value.len() - opening.len();
+                let mark = quotes(opening).max(usize::from(opening.starts_with('`')));
+                let is_empty = opening.get(mark..2 * mark).is_some_and(|end| opening.starts_with(end));
+                if mark > 0 && !is_empty {
+                    self.keep(closing + to + blanks);
+                    self.delimited(mark, |this| this.end_of_word());
+                }
             }
             // `PASSWORD 'abc'` in SQL.
             Some('"' | '\'') if blanks > 0 && closing == 0 && !self.prose && !word.starts_with('-') => {
@@ -175,6 +203,27 @@ impl<'a> Masking<'a> {
                     || word.eq_ignore_ascii_case("by") && ends_with_word(&self.out, "identified by"))
     }
 
+    /// Where the opening tag ends that the word that was kept last is the name of, if its end is there: `<password>abc</password>`.
+    fn end_of_tag(&self, word: &str, after: &str) -> Option<usize> {
+        let front = self.out.strip_suffix(word)?;
+        let tag = front.rsplit_once('<')?.1;
+        let end = after.find('>').filter(|end| *end < MAX_TAG_BYTES)? + 1;
+        let is_open = !tag.contains([' ', '>', '/']) && !after.get(..end)?.contains(['<', '/', '=']);
+        let content = after.get(end..)?;
+        let content = content.strip_prefix("<![CDATA[").unwrap_or(content);
+        let is_closed =
+            content.find('<').is_some_and(|at| content.get(at..).is_some_and(|rest| rest.starts_with("</")))
+                || content.contains("]]>");
+        (is_open && is_closed).then_some(after.len() - content.len())
+    }
+
+    /// Whether the word that was kept last stands in these quotation marks as the first argument of a call.
+    fn is_called_with(&self, word: &str, marks: usize) -> bool {
+        let front =
+            self.out.strip_suffix(word).and_then(|front| front.get(..front.len().checked_sub(marks)?));
+        marks > 0 && front.is_some_and(|front| front.ends_with('('))
+    }
+
     /// Whether the word that was kept last is an option as `/password:abc` is.
     fn is_windows_option(&self, word: &str) -> bool {
         let front = self.out.strip_suffix(word).and_then(|front| front.strip_suffix('/'));
@@ -185,8 +234,10 @@ impl<'a> Masking<'a> {
     fn value(&mut self, name: &str, length: usize, before: Option<char>) {
         self.keep(length);
         let blanks = self.rest.len() - self.rest.trim_start().len();
-        // `TOKEN= command`: nothing is assigned.
-        if blanks > 0 && self.shell && self.quote.is_none() && self.before == Some('=') {
+        // `TOKEN= command`: nothing is assigned, as it is in `TOKEN = 'abc'` of other languages.
+        let is_spaced = || self.out.strip_suffix('=').is_some_and(|front| front.ends_with(' '));
+        let is_line = self.shell && !self.prose && self.quote.is_none();
+        if blanks > 0 && is_line && self.before == Some('=') && !is_spaced() {
             return;
         }
         self.keep(blanks);
@@ -198,7 +249,21 @@ impl<'a> Masking<'a> {
         let opening = quotes(self.rest);
         let value = self.rest.get(opening..).unwrap_or_default();
         let end = value.find([' ', '\t', '\n', '"', '\'', '\\', '&', ';', ',']).unwrap_or(value.len());
-        if self.is_harmless(name, value.get(..end).unwrap_or_default()) {
+        let first = value.get(..end).unwrap_or_default();
+        // Masked already, in a line within this one.
+        if first == MASK {
+            return self.keep(opening + end);
+        }
+        if self.is_harmless(name, first) {
+            return self.keep(opening + end);
+        }
+        // `"op://Shared Vault/a/b"`, `${{ secrets.NAME }}`
+        let whole = self.end_of_whole(opening);
+        if !self.prose && value.get(..whole).is_some_and(is_public) {
+            return self.keep(opening + whole);
+        }
+        let is_whole = whole == end || self.shell && self.quote.is_none() && self.before == Some('=');
+        if !self.prose && is_whole && is_way(name, first) {
             return self.keep(opening + end);
         }
         // `Authorization: Bearer ${TOKEN}`
@@ -210,6 +275,17 @@ impl<'a> Masking<'a> {
             }
         }
         self.delimited(opening, |this| this.end_of_value(before));
+    }
+
+    /// Where the value ends that stands behind `opening` bytes of quotation marks, counted from there.
+    fn end_of_whole(&self, opening: usize) -> usize {
+        let (mark, value) = self.rest.split_at_checked(opening).unwrap_or_default();
+        match (opening, self.quote) {
+            (0, Some(quote)) => find_mark(value, quote.encode_utf8(&mut [0; 4])),
+            (0, None) if self.shell => self.end_of_word(),
+            (0, None) => value.len(),
+            _ => find_mark(value, mark),
+        }
     }
 
     /// Whether the value behind a name of a secret is none; a shell puts another in place of `$NAME`.
@@ -268,26 +344,34 @@ impl<'a> Masking<'a> {
             }
             // A list or an object of secrets.
             _ if !self.shell && self.rest.starts_with(['[', '{']) => self.rest.len(),
-            (_, Some(quote)) => find_mark(self.rest, quote.encode_utf8(&mut [0; 4])),
-            _ => self.rest.len(),
+            (_, quote) => {
+                let end = quote
+                    .map_or(self.rest.len(), |quote| find_mark(self.rest, quote.encode_utf8(&mut [0; 4])));
+                next_setting(&self.out, self.rest.get(..end).unwrap_or_default()).unwrap_or(end)
+            }
         }
     }
 }
 
-/// How long a value in braces is that a text begins with: `{a;b}`, in which `}}` is a brace (ODBC connection strings).
-fn end_of_braces(text: &str) -> usize {
-    if !text.starts_with('{') {
-        return 0;
-    }
-    let mut is_end = false;
-    for (at, character) in text.char_indices() {
-        match character {
-            '}' => is_end = !is_end,
-            _ if is_end => return at,
-            _ => {}
-        }
-    }
-    if is_end { text.len() } else { 0 }
+/// Longest tag that is looked for, in bytes.
+const MAX_TAG_BYTES: usize = 128;
+/// How long what closes a name is: quotation marks, and brackets behind them (`environ['NAME']`, `$ENV{NAME}`).
+fn closing(after: &str) -> usize {
+    let marks = quotes(after);
+    let behind = after.get(marks..).unwrap_or_default();
+    marks + behind.len() - behind.trim_start_matches([']', '}']).len()
+}
+
+/// How long it is to the value of a member behind that for the name: `,"value":` in `{"name":"TOKEN","value":"abc"}`, ` value=`.
+fn member_value(behind: &str) -> Option<usize> {
+    let next = behind.trim_start_matches([',', ' ', '\t', '\n', '\r']);
+    let key = next.get(quotes(next)..)?;
+    let is_key =
+        next.len() < behind.len() && key.get(..5).is_some_and(|key| key.eq_ignore_ascii_case("value"));
+    let rest = key.get(5..).filter(|_| is_key)?;
+    let rest = rest.get(quotes(rest)..)?.trim_start();
+    let sign = rest.starts_with([':', '=']).then_some(1)?;
+    Some(behind.len() - rest.len() + sign)
 }
 
 /// Where a text has this quotation mark, or its end. A mark with another backslash before it is part of the text.
@@ -342,9 +426,4 @@ pub(super) fn without_private_keys(text: &str) -> Cow<'_, str> {
     }
     out.push_str(rest);
     out.into()
-}
-
-/// Words of an `Authorization` header that a secret follows.
-pub(super) fn is_scheme(word: &str) -> bool {
-    ["bearer", "basic"].iter().any(|scheme| word.eq_ignore_ascii_case(scheme))
 }
