@@ -5,9 +5,10 @@
 //! twenty random letters and digits). In doubt it is masked: a harmless word that is missing does less harm than a secret
 //! in a log.
 
-use super::mask::{Masking, without_private_keys};
+use super::mask::Masking;
 use super::names::is_secret_name;
 use super::options::{Verdict, is_program, judge};
+use super::pem::without_private_keys;
 use super::tokens::is_known_secret;
 use super::values::{is_credential, is_harmless, is_plain_flag, is_scheme, is_way};
 use super::{MASK, shell};
@@ -69,12 +70,6 @@ pub fn redact_argv(argv: &[String]) -> Vec<String> {
 /// One word of a command line, or an address, without what looks like a secret in it.
 pub fn redact_word(word: &str) -> String {
     redact_argv(&[word.to_owned()]).concat()
-}
-
-/// A piece of a text of any kind for an event, with what looks like a secret replaced by `***`, as in the command line of
-/// a shell; with `random` false but for words that only look random, which in a definition may be what is to be seen.
-pub(crate) fn redact_prose(text: &str, random: bool) -> String {
-    Masking::prose(&without_private_keys(text), random).run()
 }
 
 /// Whether an object key is itself a secret of a known kind. Keys that look random are names of programs as often.

@@ -1,7 +1,5 @@
 //! One argument without what its names and forms say is a secret.
 
-use std::borrow::Cow;
-
 use super::MASK;
 use super::names::{is_secret_name, is_secret_parameter};
 use super::settings::{end_of_braces, next_setting};
@@ -11,7 +9,8 @@ use super::values::{is_harmless, is_plain_flag, is_public, is_reference, is_sche
 
 /// One argument being masked.
 pub(super) struct Masking<'a> {
-    rest: &'a str,
+    /// What is left of it.
+    pub(super) rest: &'a str,
     /// Whether blanks end a value. Elsewhere the argument is one value, blanks and all.
     shell: bool,
     /// Whether it is prose, in which `basic` is a word like others.
@@ -22,18 +21,35 @@ pub(super) struct Masking<'a> {
     quote: Option<char>,
     /// What stands before `rest`.
     before: Option<char>,
-    out: String,
+    pub(super) out: String,
+    /// How many bytes of the argument are there for what they say of the rest, and are not to be shown.
+    hidden: usize,
+    /// How long the argument is, and where in `out` begins what is shown.
+    length: usize,
+    shown: usize,
 }
 
 impl<'a> Masking<'a> {
     pub(super) fn new(arg: &'a str, shell: bool) -> Self {
         let out = String::with_capacity(arg.len());
-        Self { rest: arg, shell, prose: false, random: true, quote: None, before: None, out }
+        let (hidden, length, shown) = (0, arg.len(), 0);
+        Self {
+            rest: arg,
+            shell,
+            prose: false,
+            random: true,
+            quote: None,
+            before: None,
+            out,
+            hidden,
+            length,
+            shown,
+        }
     }
 
-    /// Of a text that is no command line.
-    pub(super) fn prose(text: &'a str, random: bool) -> Self {
-        Self { prose: true, random, ..Self::new(text, true) }
+    /// Of a text that is no command line, from its byte `hidden` on.
+    pub(super) fn prose(text: &'a str, hidden: usize, random: bool) -> Self {
+        Self { prose: true, random, hidden, ..Self::new(text, true) }
     }
 
     pub(super) fn run(mut self) -> String {
@@ -45,7 +61,22 @@ impl<'a> Masking<'a> {
             }
             self.keep(first.len_utf8());
         }
-        self.out
+        let shown = self.out.ceil_char_boundary(self.shown);
+        self.out.split_off(shown)
+    }
+
+    /// Writes what stands in place of the bytes that were taken since `from` were left, or these themselves.
+    fn write(&mut self, from: usize, text: &str, is_same: bool) {
+        let at = self.length - from;
+        if at < self.hidden {
+            let is_hidden = self.length - self.rest.len() <= self.hidden;
+            self.shown = match (is_hidden, is_same) {
+                (true, _) => self.out.len() + text.len(),
+                (false, true) => self.out.len() + self.hidden - at,
+                (false, false) => self.out.len(),
+            };
+        }
+        self.out.push_str(text);
     }
 
     /// Goes on behind the next `length` bytes.
@@ -66,15 +97,17 @@ impl<'a> Masking<'a> {
         taken
     }
 
-    fn keep(&mut self, length: usize) {
+    pub(super) fn keep(&mut self, length: usize) {
+        let from = self.rest.len();
         let kept = self.take(length);
-        self.out.push_str(kept);
+        self.write(from, kept, true);
     }
 
-    fn mask(&mut self, length: usize) {
+    pub(super) fn mask(&mut self, length: usize) {
         if length > 0 {
+            let from = self.rest.len();
             self.take(length);
-            self.out.push_str(MASK);
+            self.write(from, MASK, false);
         }
     }
 
@@ -96,9 +129,14 @@ impl<'a> Masking<'a> {
                 .get(length + 3..end)
                 .and_then(|rest| settings(&self.out, rest))
                 .map_or(end, |at| length + 3 + at);
+            let from = self.rest.len();
             let url = self.take(end);
             let is_git = self.out.ends_with("git+");
-            return self.out.push_str(&mask_url(word, url.get(length + 3..).unwrap_or_default(), is_git));
+            return self.write(
+                from,
+                &mask_url(word, url.get(length + 3..).unwrap_or_default(), is_git),
+                false,
+            );
         }
         if let Some((user, end)) = userinfo(self.rest, before) {
             self.keep(user);
@@ -123,6 +161,9 @@ impl<'a> Masking<'a> {
             }
             return;
         }
+        if self.prose && !word.is_ascii() && self.said_within(word) {
+            return;
+        }
         self.keep(length);
         if is_scheme(word) && after.starts_with(' ') {
             self.keep(after.len() - after.trim_start().len());
@@ -131,6 +172,9 @@ impl<'a> Masking<'a> {
             let is_word = self.prose && self.rest.bytes().take(end).all(is_letter);
             let is_open = is_word || !self.prose && self.rest.get(..end).is_some_and(is_public);
             return if is_open { self.keep(end) } else { self.mask(end) };
+        }
+        if self.prose && !word.starts_with('-') && !is_tag(&self.out, word) {
+            return self.said(word);
         }
         // Most words are in front of nothing, and no names.
         let announces = word.starts_with('-')
@@ -194,7 +238,7 @@ impl<'a> Masking<'a> {
     /// Whether a word in front of `after` is the name of a secret: of a parameter, where it stands as one.
     fn is_secret_name(&self, word: &str, after: &str, before: Option<char>) -> bool {
         let in_query = matches!(before, Some('?' | '&')) || before.is_none() && after.contains('&');
-        is_secret_name(word, self.prose)
+        is_secret_name(word, self.prose && !is_tag(&self.out, word))
             || !self.prose
                 && (in_query
                     && after.starts_with('=')
@@ -208,7 +252,9 @@ impl<'a> Masking<'a> {
         let front = self.out.strip_suffix(word)?;
         let tag = front.rsplit_once('<')?.1;
         let end = after.find('>').filter(|end| *end < MAX_TAG_BYTES)? + 1;
-        let is_open = !tag.contains([' ', '>', '/']) && !after.get(..end)?.contains(['<', '/', '=']);
+        let is_open = !tag.contains([' ', '>', '/'])
+            && !after.get(..end)?.contains('<')
+            && !after.get(..end)?.ends_with("/>");
         let content = after.get(end..)?;
         let content = content.strip_prefix("<![CDATA[").unwrap_or(content);
         let is_closed =
@@ -218,7 +264,7 @@ impl<'a> Masking<'a> {
     }
 
     /// Whether the word that was kept last stands in these quotation marks as the first argument of a call.
-    fn is_called_with(&self, word: &str, marks: usize) -> bool {
+    pub(super) fn is_called_with(&self, word: &str, marks: usize) -> bool {
         let front =
             self.out.strip_suffix(word).and_then(|front| front.get(..front.len().checked_sub(marks)?));
         marks > 0 && front.is_some_and(|front| front.ends_with('('))
@@ -253,6 +299,10 @@ impl<'a> Masking<'a> {
         // Masked already, in a line within this one.
         if first == MASK {
             return self.keep(opening + end);
+        }
+        // `key="TOKEN" value="abc"`: another name.
+        if is_member(first, value.get(end..).unwrap_or_default()) {
+            return self.keep(opening);
         }
         if self.is_harmless(name, first) {
             return self.keep(opening + end);
@@ -303,8 +353,8 @@ impl<'a> Masking<'a> {
         if opening == 0 || self.shell && self.quote.is_none() {
             return self.mask(end(self));
         }
-        let mark = self.take(opening);
-        self.out.push_str(mark);
+        let mark = self.rest.get(..opening).unwrap_or_default();
+        self.keep(opening);
         let end = find_mark(self.rest, mark);
         self.mask(end);
         self.keep(mark.len().min(self.rest.len()));
@@ -353,6 +403,12 @@ impl<'a> Masking<'a> {
     }
 }
 
+/// Whether the word that a text ends with is the name of an element: `<password`.
+fn is_tag(text: &str, word: &str) -> bool {
+    let tag = text.strip_suffix(word).and_then(|front| front.rsplit_once('<')).map(|(_, tag)| tag);
+    tag.is_some_and(|tag| !tag.contains([' ', '>', '/']))
+}
+
 /// Longest tag that is looked for, in bytes.
 const MAX_TAG_BYTES: usize = 128;
 /// How long what closes a name is: quotation marks, and brackets behind them (`environ['NAME']`, `$ENV{NAME}`).
@@ -362,8 +418,14 @@ fn closing(after: &str) -> usize {
     marks + behind.len() - behind.trim_start_matches([']', '}']).len()
 }
 
+/// Whether a text is the name of a secret, by which a member is called whose value stands behind it.
+pub(super) fn is_member(name: &str, behind: &str) -> bool {
+    let behind = behind.get(quotes(behind)..).unwrap_or_default();
+    member_value(behind).is_some() && is_secret_name(name, false)
+}
+
 /// How long it is to the value of a member behind that for the name: `,"value":` in `{"name":"TOKEN","value":"abc"}`, ` value=`.
-fn member_value(behind: &str) -> Option<usize> {
+pub(super) fn member_value(behind: &str) -> Option<usize> {
     let next = behind.trim_start_matches([',', ' ', '\t', '\n', '\r']);
     let key = next.get(quotes(next)..)?;
     let is_key =
@@ -381,7 +443,7 @@ fn find_mark(text: &str, mark: &str) -> usize {
 }
 
 /// Bytes of quotation marks that a text begins with, those inside a string (`\"`) too.
-fn quotes(text: &str) -> usize {
+pub(super) fn quotes(text: &str) -> usize {
     let marked = text.trim_start_matches('\\');
     if marked.starts_with(['"', '\'']) { text.len() - marked.len() + 1 } else { 0 }
 }
@@ -403,27 +465,4 @@ fn is_name(character: char) -> bool {
     character.is_ascii_alphanumeric()
         || matches!(character, '-' | '_')
         || !character.is_ascii() && !character.is_whitespace() && !is_mark(character)
-}
-
-/// A text with `***` in place of each private key in PEM (RFC 7468), up to its end or that of the text.
-pub(super) fn without_private_keys(text: &str) -> Cow<'_, str> {
-    const BEGIN: &str = "-----BEGIN ";
-    if !text.contains(BEGIN) {
-        return text.into();
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, label, behind)) = rest.split_once(BEGIN).and_then(|(before, behind)| {
-        behind.split_once("-----").map(|(label, behind)| (before, label, behind))
-    }) {
-        out.extend([before, BEGIN, label, "-----"]);
-        rest = behind;
-        let label = label.to_ascii_lowercase();
-        if label.contains("key") && !label.contains("public") {
-            out.push_str(MASK);
-            rest = rest.find("-----END").and_then(|end| rest.get(end..)).unwrap_or_default();
-        }
-    }
-    out.push_str(rest);
-    out.into()
 }

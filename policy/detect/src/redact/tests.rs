@@ -5,6 +5,7 @@ use super::*;
 
 mod argv;
 mod databases;
+mod prose;
 
 fn redactor() -> Redactor {
     Redactor::new([7; 32])

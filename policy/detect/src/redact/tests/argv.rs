@@ -200,6 +200,7 @@ fn secrets_of_all_places_are_redacted() {
         "sh -c \"exec python3 -c 'import os; os.environ[\\\"TIDE_TOKEN\\\"] = \\\"#\\\"'\"",
         "tool '<config><password>#</password></config>'",
         "tool '[{\"name\":\"TIDE_TOKEN\",\"value\":\"#\"}]'",
+        "tool '<add key=\"ApiKey\" value=\"#\"/>'",
         "tool Authorization: Token #",
         "tool --authorization 'ApiKey #'",
         "tool --auth oauth:# --password oauth#",
