@@ -29,7 +29,7 @@ const MIN_TOGETHER: usize = 16;
 const MAX_TOGETHER: usize = 4 << 10;
 /// What is between them: no phrase goes across it, nor what commands a tool or forbids an act, nor a run of digits; and sentences on both
 /// sides are not consecutive.
-const BETWEEN: &str = "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n";
+pub(super) const BETWEEN: &str = "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n";
 
 /// Words that nearly every instruction has one of. Spelt otherwise, they say how a text is to be read.
 const TELLING: &[&str] = &[

@@ -10,6 +10,8 @@ use crate::redact::redact_prose;
 const TEXT_BYTES: usize = 200;
 /// Text on either side of it. Bytes.
 const CONTEXT_BYTES: usize = 60;
+/// Text in front of what is shown that is read for names of what is in it. Bytes.
+const FRONT_BYTES: usize = 256;
 /// What is shown of a secret. Bytes.
 const SHOWN_BYTES: usize = 4;
 
@@ -32,13 +34,17 @@ pub(super) fn evidence(text: &str, range: Range<usize>, masking: Masking, is_sec
     let shown_end = if end - start > TEXT_BYTES { text.floor_char_boundary(start + TEXT_BYTES) } else { end };
     let from = begin(text, text.floor_char_boundary(start.saturating_sub(CONTEXT_BYTES)), start);
     let to = text.ceil_char_boundary((shown_end + CONTEXT_BYTES).min(text.len()));
-    let redact = |text: &str| redact_prose(text, masking != Masking::Secrets);
-    let found = &text[start..shown_end];
-    let found = if is_secret { mask(found, end - start) } else { redact(found) };
+    // Of what stands in front, so that a value is known by its name.
+    let redact = |range: Range<usize>| {
+        let front = text.floor_char_boundary(range.start.saturating_sub(FRONT_BYTES));
+        redact_prose(&text[front..range.end], range.start - front, masking != Masking::Secrets)
+    };
+    let found = start..shown_end;
+    let found = if is_secret { mask(&text[found], end - start) } else { redact(found) };
     let context = match masking {
         Masking::Alone => found.clone(),
-        _ if is_secret => format!("{}{found}{}", redact(&text[from..start]), redact(&text[shown_end..to])),
-        _ => redact(&text[from..to]),
+        _ if is_secret => format!("{}{found}{}", redact(from..start), redact(shown_end..to)),
+        _ => redact(from..to),
     };
     Match { text: found, position: start as u64, context }
 }

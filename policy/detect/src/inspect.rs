@@ -20,7 +20,7 @@ use super::severity::severity_of;
 use super::structure::Structure;
 use super::view::View;
 use super::window;
-pub(super) use joined::Joined;
+pub(super) use joined::{Items, Joined};
 
 /// Most matches of one detection.
 const MAX_MATCHES: usize = 8;
@@ -187,7 +187,7 @@ impl Inspector {
         }
         let (view, mut hits, mut drafts) = (View::raw(name), Vec::new(), Vec::new());
         texts.scan_plain(name, &view.whole(), &mut self.work, &mut hits);
-        self.draft(texts, &view, hits, &mut drafts);
+        self.draft(texts, &view, hits, |_| true, &mut drafts);
         self.keep(texts, name, drafts, field);
     }
 
@@ -201,7 +201,7 @@ impl Inspector {
         matcher.scan(&member, &view.whole(), &mut self.work, &mut hits);
         // What is in the value alone was found there.
         hits.retain(|hit| hit.start < key.len() && hit.end > key.len());
-        self.draft(matcher, &view, hits, &mut drafts);
+        self.draft(matcher, &view, hits, |_| true, &mut drafts);
         for draft in &mut drafts {
             draft.places = Vec::from([Range { start: 0, end: text.len() }]);
         }
@@ -338,11 +338,18 @@ impl Inspector {
         if view.form != Form::Words {
             matcher.scan_plain(&view.text, ranges, &mut self.work, &mut hits);
         }
-        self.draft(matcher, view, hits, drafts);
+        self.draft(matcher, view, hits, |_| true, drafts);
     }
 
-    /// Takes into `drafts` what these hits in a view are worth.
-    fn draft(&mut self, matcher: &Matcher, view: &View<'_>, mut hits: Vec<Hit>, drafts: &mut Vec<Draft>) {
+    /// Takes into `drafts` what these hits in a view are worth, of those at places that are `wanted`.
+    fn draft(
+        &mut self,
+        matcher: &Matcher,
+        view: &View<'_>,
+        mut hits: Vec<Hit>,
+        wanted: impl Fn(&Range<usize>) -> bool,
+        drafts: &mut Vec<Draft>,
+    ) {
         hits.retain(|hit| !view.is_across(hit.start..hit.end));
         if hits.is_empty() {
             return;
@@ -359,6 +366,9 @@ impl Inspector {
             let plain = matcher.probes[usize::from(hit.rule)].rule.plain;
             let score = score + if hidden && !plain { HIDDEN_BONUS } else { 0 };
             let place = view.original(hit.start..hit.end);
+            if !wanted(&place) {
+                continue;
+            }
             match drafts.iter_mut().find(|draft| draft.rule == hit.rule) {
                 Some(draft) if draft.form == view.form => {
                     draft.score = draft.score.max(score);

@@ -77,7 +77,7 @@ use mcpwarden_protocol::message::meta::META;
 use mcpwarden_terms::glob::NameGlob;
 
 use evidence::Masking;
-use inspect::{Inspector, Joined};
+use inspect::{Inspector, Items, Joined};
 use learned::{Context, Document, Explained, Finished, Model, Scorer, Subject};
 use probe::Matcher;
 use signs::Signs;
@@ -270,7 +270,7 @@ impl Detector {
     }
 
     /// Inspects the JSON text of a tool's result, by rules that are stricter than those of definitions: a result
-    /// may be any document. `tools` are the names of the session's tools.
+    /// may be any document. Neighbouring items are read as one text as well. `tools` are the names of the session's tools.
     pub fn result(&self, json: &str, tools: &ToolNames) -> Inspection {
         self.inspect_result(json, tools, self.scorer_of_result()).0
     }
@@ -294,9 +294,13 @@ impl Detector {
         scorer: Option<Scorer>,
     ) -> (Inspection, Finished) {
         let mut inspector = Inspector::scoring(scorer);
+        let mut items = Items::default();
         let complete = walk(json, |path, leaf, text| match leaf {
             Leaf::Text if is_blob(path) && !decode::may_be_text(&text) => {}
-            Leaf::Text => inspector.result_text(&self.result, tools, &text, || path.pointer()),
+            Leaf::Text => {
+                inspector.result_text(&self.result, tools, &text, || path.pointer());
+                items.push(path, text);
+            }
             _ => {
                 if leaf == Leaf::DuplicateKey {
                     inspector.structure(&self.result, Structure::DuplicateKey, &text, || path.pointer());
@@ -304,6 +308,7 @@ impl Detector {
                 inspector.name(None, &self.result, &text, || path.pointer());
             }
         });
+        items.inspect(&mut inspector, &self.result);
         inspector.finish_scored(&self.result, complete)
     }
 

@@ -8,6 +8,10 @@ mod argv;
 mod mask;
 mod names;
 mod options;
+mod pem;
+mod prose;
+mod said;
+mod settings;
 mod shell;
 mod text;
 mod tokens;
@@ -23,9 +27,10 @@ use mcpwarden_protocol::definition::{hex, push_hex};
 use mcpwarden_protocol::message::mend_surrogates;
 use mcpwarden_terms::Json;
 
-pub(crate) use argv::{is_secret_key, redact_prose};
+pub(crate) use argv::is_secret_key;
 pub use argv::{redact_argv, redact_word};
 pub(crate) use names::is_secret_name;
+pub(crate) use prose::redact_prose;
 
 /// What stands in for a secret.
 const MASK: &str = "***";

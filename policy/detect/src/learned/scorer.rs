@@ -354,7 +354,7 @@ impl Scorer {
         let Match { context, .. } = &mut shown;
         context.push_str(&format!(
             "; weighs most: {} (model {})",
-            redact_prose(&names, masking != Masking::Secrets),
+            redact_prose(&names, 0, masking != Masking::Secrets),
             self.model.id()
         ));
         finished.detection = Some(Detection {

@@ -5,11 +5,12 @@
 //! twenty random letters and digits). In doubt it is masked: a harmless word that is missing does less harm than a secret
 //! in a log.
 
-use super::mask::{Masking, is_scheme, without_private_keys};
+use super::mask::Masking;
 use super::names::is_secret_name;
 use super::options::{Verdict, is_program, judge};
+use super::pem::without_private_keys;
 use super::tokens::is_known_secret;
-use super::values::{is_harmless, is_plain_flag};
+use super::values::{is_credential, is_harmless, is_plain_flag, is_scheme, is_way};
 use super::{MASK, shell};
 
 /// Most arguments kept; the rest is counted in one more.
@@ -38,22 +39,25 @@ pub fn redact_argv(argv: &[String]) -> Vec<String> {
     let mut kept = Vec::with_capacity(words.len() + 1);
     let mut before = "";
     let mut name = None;
-    for (arg, verdict) in words.iter().zip(judge(&words)) {
+    for (at, (arg, verdict)) in words.iter().zip(judge(&words)).enumerate() {
         // `--token = abc`, `--token -- abc`
         if name.is_some() && SEPARATORS.contains(arg) {
             kept.push((*arg).to_owned());
             continue;
         }
         let masked = match name {
+            Some(name) if is_way(name, arg) => (*arg).to_owned(),
             Some(name) if !is_plain_flag(arg) && !is_harmless(name, arg) => MASK.to_owned(),
             _ => match verdict {
                 Verdict::Masked(masked) => masked,
                 Verdict::Public => (*arg).to_owned(),
-                Verdict::Open => redact_arg(before, arg, kept.is_empty()),
+                Verdict::Open => redact_arg(words.get(..at).unwrap_or_default(), arg),
             },
         };
         // `Authorization: Bearer abc` as three arguments.
-        name = (is_scheme(arg) || masked != MASK && announces(arg)).then_some(*arg);
+        let is_first = is_scheme(arg) && !(before.starts_with('-') && before.contains("auth"))
+            || name.is_some_and(|name| name.ends_with(':')) && is_credential(arg);
+        name = (is_first || masked != MASK && announces(arg)).then_some(*arg);
         kept.push(cut(masked));
         before = arg;
     }
@@ -66,12 +70,6 @@ pub fn redact_argv(argv: &[String]) -> Vec<String> {
 /// One word of a command line, or an address, without what looks like a secret in it.
 pub fn redact_word(word: &str) -> String {
     redact_argv(&[word.to_owned()]).concat()
-}
-
-/// A piece of a text of any kind for an event, with what looks like a secret replaced by `***`, as in the command line of
-/// a shell; with `random` false but for words that only look random, which in a definition may be what is to be seen.
-pub(crate) fn redact_prose(text: &str, random: bool) -> String {
-    Masking::prose(&without_private_keys(text), random).run()
 }
 
 /// Whether an object key is itself a secret of a known kind. Keys that look random are names of programs as often.
@@ -87,9 +85,11 @@ fn announces(arg: &str) -> bool {
         || arg.starts_with('-') && !arg.contains(['=', '＝']) && is_secret_name(arg)
 }
 
-fn redact_arg(before: &str, arg: &str, first: bool) -> String {
+/// An argument, with those in front of it.
+fn redact_arg(front: &[&str], arg: &str) -> String {
     let arg = without_private_keys(arg.get(..arg.floor_char_boundary(MAX_READ_BYTES)).unwrap_or(arg));
-    if is_shell_line(before, &arg, first) {
+    let before = front.last().copied().unwrap_or_default();
+    if is_shell_line(before, &arg, front.is_empty()) || takes_line(front, &arg) {
         return Masking::new(&shell_line(&arg, 0), true).run();
     }
     Masking::new(&arg, false).run()
@@ -114,7 +114,8 @@ fn shell_line(line: &str, depth: usize) -> String {
                 _ if is_input => Some(MASK.to_owned()),
                 Verdict::Masked(masked) => Some(masked),
                 _ if depth < MAX_LINES && is_shell_line(before, &word.text, false) => {
-                    Some(shell_line(&word.text, depth + 1)).filter(|inner| *inner != word.text)
+                    let inner = Masking::new(&shell_line(&word.text, depth + 1), true).run();
+                    Some(inner).filter(|inner| *inner != word.text)
                 }
                 _ => None,
             };
@@ -170,6 +171,57 @@ fn cut(mut arg: String) -> String {
         arg.push('…');
     }
     arg
+}
+
+/// Programs that take a command line as one argument, wherever it stands: ssh(1), mosh(1), watch(1), tmux(1), screen(1),
+/// script(1), flock(1), sops(1), wsl.exe, concurrently, nodemon.
+const TAKERS: [&str; 12] = [
+    "ssh",
+    "autossh",
+    "mosh",
+    "watch",
+    "tmux",
+    "screen",
+    "script",
+    "flock",
+    "sops",
+    "wsl",
+    "concurrently",
+    "nodemon",
+];
+/// Options that a command line stands behind, whichever program they are of: nix-shell(1), npm-exec(1), gcloud compute ssh,
+/// PowerShell, cmd.exe, gateways of MCP servers.
+const LINE_OPTIONS: [&str; 11] = [
+    "--run",
+    "--command",
+    "-Command",
+    "--call",
+    "--exec",
+    "--cmd",
+    "--stdio",
+    "--stdioCmd",
+    "/c",
+    "/C",
+    "/k",
+];
+
+/// Whether an argument of several words is a command line, by the words in front of it: `ssh host "X=1 npx y"`, `env -S "X=1 y"`.
+fn takes_line(front: &[&str], arg: &str) -> bool {
+    let is_of = |names: &[&str]| {
+        front.iter().any(|word| {
+            let name = word.rsplit(['/', '\\']).next().unwrap_or(word);
+            names.contains(&name.strip_suffix(".exe").unwrap_or(name))
+        })
+    };
+    let before = front.last().copied().unwrap_or_default();
+    let is_split = |word: &str| {
+        word.starts_with("--split-string")
+            || word.starts_with('-') && !word.starts_with("--") && word.contains('S')
+    };
+    arg.contains(' ')
+        && (LINE_OPTIONS.contains(&before)
+            || is_of(&TAKERS)
+            || (is_split(before) || is_split(arg)) && is_of(&["env"]))
 }
 
 /// Whether an argument is a command line by itself: behind `sh -c`, `bash -lc`, `npx -c`; a process's title; or a command

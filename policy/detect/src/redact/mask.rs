@@ -1,16 +1,16 @@
 //! One argument without what its names and forms say is a secret.
 
-use std::borrow::Cow;
-
 use super::MASK;
 use super::names::{is_secret_name, is_secret_parameter};
+use super::settings::{end_of_braces, next_setting};
 use super::tokens::{is_known_secret, is_random};
 use super::url::{mask_url, settings, userinfo};
-use super::values::{is_harmless, is_plain_flag, is_public};
+use super::values::{is_harmless, is_plain_flag, is_public, is_reference, is_scheme, is_way};
 
 /// One argument being masked.
 pub(super) struct Masking<'a> {
-    rest: &'a str,
+    /// What is left of it.
+    pub(super) rest: &'a str,
     /// Whether blanks end a value. Elsewhere the argument is one value, blanks and all.
     shell: bool,
     /// Whether it is prose, in which `basic` is a word like others.
@@ -21,18 +21,35 @@ pub(super) struct Masking<'a> {
     quote: Option<char>,
     /// What stands before `rest`.
     before: Option<char>,
-    out: String,
+    pub(super) out: String,
+    /// How many bytes of the argument are there for what they say of the rest, and are not to be shown.
+    hidden: usize,
+    /// How long the argument is, and where in `out` begins what is shown.
+    length: usize,
+    shown: usize,
 }
 
 impl<'a> Masking<'a> {
     pub(super) fn new(arg: &'a str, shell: bool) -> Self {
         let out = String::with_capacity(arg.len());
-        Self { rest: arg, shell, prose: false, random: true, quote: None, before: None, out }
+        let (hidden, length, shown) = (0, arg.len(), 0);
+        Self {
+            rest: arg,
+            shell,
+            prose: false,
+            random: true,
+            quote: None,
+            before: None,
+            out,
+            hidden,
+            length,
+            shown,
+        }
     }
 
-    /// Of a text that is no command line.
-    pub(super) fn prose(text: &'a str, random: bool) -> Self {
-        Self { prose: true, random, ..Self::new(text, true) }
+    /// Of a text that is no command line, from its byte `hidden` on.
+    pub(super) fn prose(text: &'a str, hidden: usize, random: bool) -> Self {
+        Self { prose: true, random, hidden, ..Self::new(text, true) }
     }
 
     pub(super) fn run(mut self) -> String {
@@ -44,7 +61,22 @@ impl<'a> Masking<'a> {
             }
             self.keep(first.len_utf8());
         }
-        self.out
+        let shown = self.out.ceil_char_boundary(self.shown);
+        self.out.split_off(shown)
+    }
+
+    /// Writes what stands in place of the bytes that were taken since `from` were left, or these themselves.
+    fn write(&mut self, from: usize, text: &str, is_same: bool) {
+        let at = self.length - from;
+        if at < self.hidden {
+            let is_hidden = self.length - self.rest.len() <= self.hidden;
+            self.shown = match (is_hidden, is_same) {
+                (true, _) => self.out.len() + text.len(),
+                (false, true) => self.out.len() + self.hidden - at,
+                (false, false) => self.out.len(),
+            };
+        }
+        self.out.push_str(text);
     }
 
     /// Goes on behind the next `length` bytes.
@@ -65,15 +97,17 @@ impl<'a> Masking<'a> {
         taken
     }
 
-    fn keep(&mut self, length: usize) {
+    pub(super) fn keep(&mut self, length: usize) {
+        let from = self.rest.len();
         let kept = self.take(length);
-        self.out.push_str(kept);
+        self.write(from, kept, true);
     }
 
-    fn mask(&mut self, length: usize) {
+    pub(super) fn mask(&mut self, length: usize) {
         if length > 0 {
+            let from = self.rest.len();
             self.take(length);
-            self.out.push_str(MASK);
+            self.write(from, MASK, false);
         }
     }
 
@@ -81,6 +115,12 @@ impl<'a> Masking<'a> {
     fn word(&mut self, length: usize) {
         let before = self.before;
         let (word, after) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
+        // `arn:aws:secretsmanager:…`, in which words are as names of secrets are.
+        let end =
+            self.rest.find([' ', '\t', '\n', '"', '\'', '\\', '<', '>', ',', ';']).unwrap_or(self.rest.len());
+        if !self.prose && self.rest.get(..end).is_some_and(is_reference) {
+            return self.keep(end);
+        }
         if after.starts_with("://") {
             let end = self.rest.find([' ', '\t', '\n', '"', '\'', '\\', '<', '>']).unwrap_or(self.rest.len());
             // What stands behind is masked as other settings are.
@@ -89,9 +129,14 @@ impl<'a> Masking<'a> {
                 .get(length + 3..end)
                 .and_then(|rest| settings(&self.out, rest))
                 .map_or(end, |at| length + 3 + at);
+            let from = self.rest.len();
             let url = self.take(end);
             let is_git = self.out.ends_with("git+");
-            return self.out.push_str(&mask_url(word, url.get(length + 3..).unwrap_or_default(), is_git));
+            return self.write(
+                from,
+                &mask_url(word, url.get(length + 3..).unwrap_or_default(), is_git),
+                false,
+            );
         }
         if let Some((user, end)) = userinfo(self.rest, before) {
             self.keep(user);
@@ -116,6 +161,9 @@ impl<'a> Masking<'a> {
             }
             return;
         }
+        if self.prose && !word.is_ascii() && self.said_within(word) {
+            return;
+        }
         self.keep(length);
         if is_scheme(word) && after.starts_with(' ') {
             self.keep(after.len() - after.trim_start().len());
@@ -125,14 +173,25 @@ impl<'a> Masking<'a> {
             let is_open = is_word || !self.prose && self.rest.get(..end).is_some_and(is_public);
             return if is_open { self.keep(end) } else { self.mask(end) };
         }
+        if self.prose && !word.starts_with('-') && !is_tag(&self.out, word) {
+            return self.said(word);
+        }
         // Most words are in front of nothing, and no names.
         let announces = word.starts_with('-')
-            || after.starts_with(['=', ':', '＝', '：', '"', '\'', '\\', ' ', '\t', '\n']);
+            || after.starts_with(['=', ':', '＝', '：', '"', '\'', '\\', ' ', '\t', '\n', ']', '}', '>']);
         if !announces || !self.is_secret_name(word, after, before) {
             return;
         }
-        let closing = quotes(after);
+        if let Some(end) = self.end_of_tag(word, after) {
+            self.keep(end);
+            let end = self.rest.find('<').unwrap_or(self.rest.len());
+            return self.mask(end);
+        }
+        let closing = closing(after);
         let behind = after.get(closing..).unwrap_or_default();
+        if let Some(length) = member_value(behind) {
+            return self.value(word, closing + length, before);
+        }
         let blanks = behind.len() - behind.trim_start().len();
         match behind.trim_start().chars().next() {
             Some(sign @ ('=' | '＝')) => self.value(word, closing + blanks + sign.len_utf8(), before),
@@ -141,6 +200,19 @@ impl<'a> Masking<'a> {
                 if !matches!(before, Some('/' | '@')) || self.is_windows_option(word) =>
             {
                 self.value(word, closing + blanks + sign.len_utf8(), before);
+            }
+            // `setenv('TOKEN', 'abc')`
+            Some(',') if self.is_called_with(word, quotes(after)) => {
+                let to = behind.find([',']).map_or(0, |at| at + 1);
+                let value = behind.get(to..).unwrap_or_default();
+                let opening = value.trim_start();
+                let blanks = value.len() - opening.len();
+                let mark = quotes(opening).max(usize::from(opening.starts_with('`')));
+                let is_empty = opening.get(mark..2 * mark).is_some_and(|end| opening.starts_with(end));
+                if mark > 0 && !is_empty {
+                    self.keep(closing + to + blanks);
+                    self.delimited(mark, |this| this.end_of_word());
+                }
             }
             // `PASSWORD 'abc'` in SQL.
             Some('"' | '\'') if blanks > 0 && closing == 0 && !self.prose && !word.starts_with('-') => {
@@ -166,13 +238,36 @@ impl<'a> Masking<'a> {
     /// Whether a word in front of `after` is the name of a secret: of a parameter, where it stands as one.
     fn is_secret_name(&self, word: &str, after: &str, before: Option<char>) -> bool {
         let in_query = matches!(before, Some('?' | '&')) || before.is_none() && after.contains('&');
-        is_secret_name(word, self.prose)
+        is_secret_name(word, self.prose && !is_tag(&self.out, word))
             || !self.prose
                 && (in_query
                     && after.starts_with('=')
                     && (!self.shell || self.quote.is_some())
                     && is_secret_parameter(word)
                     || word.eq_ignore_ascii_case("by") && ends_with_word(&self.out, "identified by"))
+    }
+
+    /// Where the opening tag ends that the word that was kept last is the name of, if its end is there: `<password>abc</password>`.
+    fn end_of_tag(&self, word: &str, after: &str) -> Option<usize> {
+        let front = self.out.strip_suffix(word)?;
+        let tag = front.rsplit_once('<')?.1;
+        let end = after.find('>').filter(|end| *end < MAX_TAG_BYTES)? + 1;
+        let is_open = !tag.contains([' ', '>', '/'])
+            && !after.get(..end)?.contains('<')
+            && !after.get(..end)?.ends_with("/>");
+        let content = after.get(end..)?;
+        let content = content.strip_prefix("<![CDATA[").unwrap_or(content);
+        let is_closed =
+            content.find('<').is_some_and(|at| content.get(at..).is_some_and(|rest| rest.starts_with("</")))
+                || content.contains("]]>");
+        (is_open && is_closed).then_some(after.len() - content.len())
+    }
+
+    /// Whether the word that was kept last stands in these quotation marks as the first argument of a call.
+    pub(super) fn is_called_with(&self, word: &str, marks: usize) -> bool {
+        let front =
+            self.out.strip_suffix(word).and_then(|front| front.get(..front.len().checked_sub(marks)?));
+        marks > 0 && front.is_some_and(|front| front.ends_with('('))
     }
 
     /// Whether the word that was kept last is an option as `/password:abc` is.
@@ -185,8 +280,10 @@ impl<'a> Masking<'a> {
     fn value(&mut self, name: &str, length: usize, before: Option<char>) {
         self.keep(length);
         let blanks = self.rest.len() - self.rest.trim_start().len();
-        // `TOKEN= command`: nothing is assigned.
-        if blanks > 0 && self.shell && self.quote.is_none() && self.before == Some('=') {
+        // `TOKEN= command`: nothing is assigned, as it is in `TOKEN = 'abc'` of other languages.
+        let is_spaced = || self.out.strip_suffix('=').is_some_and(|front| front.ends_with(' '));
+        let is_line = self.shell && !self.prose && self.quote.is_none();
+        if blanks > 0 && is_line && self.before == Some('=') && !is_spaced() {
             return;
         }
         self.keep(blanks);
@@ -198,7 +295,25 @@ impl<'a> Masking<'a> {
         let opening = quotes(self.rest);
         let value = self.rest.get(opening..).unwrap_or_default();
         let end = value.find([' ', '\t', '\n', '"', '\'', '\\', '&', ';', ',']).unwrap_or(value.len());
-        if self.is_harmless(name, value.get(..end).unwrap_or_default()) {
+        let first = value.get(..end).unwrap_or_default();
+        // Masked already, in a line within this one.
+        if first == MASK {
+            return self.keep(opening + end);
+        }
+        // `key="TOKEN" value="abc"`: another name.
+        if is_member(first, value.get(end..).unwrap_or_default()) {
+            return self.keep(opening);
+        }
+        if self.is_harmless(name, first) {
+            return self.keep(opening + end);
+        }
+        // `"op://Shared Vault/a/b"`, `${{ secrets.NAME }}`
+        let whole = self.end_of_whole(opening);
+        if !self.prose && value.get(..whole).is_some_and(is_public) {
+            return self.keep(opening + whole);
+        }
+        let is_whole = whole == end || self.shell && self.quote.is_none() && self.before == Some('=');
+        if !self.prose && is_whole && is_way(name, first) {
             return self.keep(opening + end);
         }
         // `Authorization: Bearer ${TOKEN}`
@@ -210,6 +325,17 @@ impl<'a> Masking<'a> {
             }
         }
         self.delimited(opening, |this| this.end_of_value(before));
+    }
+
+    /// Where the value ends that stands behind `opening` bytes of quotation marks, counted from there.
+    fn end_of_whole(&self, opening: usize) -> usize {
+        let (mark, value) = self.rest.split_at_checked(opening).unwrap_or_default();
+        match (opening, self.quote) {
+            (0, Some(quote)) => find_mark(value, quote.encode_utf8(&mut [0; 4])),
+            (0, None) if self.shell => self.end_of_word(),
+            (0, None) => value.len(),
+            _ => find_mark(value, mark),
+        }
     }
 
     /// Whether the value behind a name of a secret is none; a shell puts another in place of `$NAME`.
@@ -227,8 +353,8 @@ impl<'a> Masking<'a> {
         if opening == 0 || self.shell && self.quote.is_none() {
             return self.mask(end(self));
         }
-        let mark = self.take(opening);
-        self.out.push_str(mark);
+        let mark = self.rest.get(..opening).unwrap_or_default();
+        self.keep(opening);
         let end = find_mark(self.rest, mark);
         self.mask(end);
         self.keep(mark.len().min(self.rest.len()));
@@ -268,26 +394,46 @@ impl<'a> Masking<'a> {
             }
             // A list or an object of secrets.
             _ if !self.shell && self.rest.starts_with(['[', '{']) => self.rest.len(),
-            (_, Some(quote)) => find_mark(self.rest, quote.encode_utf8(&mut [0; 4])),
-            _ => self.rest.len(),
+            (_, quote) => {
+                let end = quote
+                    .map_or(self.rest.len(), |quote| find_mark(self.rest, quote.encode_utf8(&mut [0; 4])));
+                next_setting(&self.out, self.rest.get(..end).unwrap_or_default()).unwrap_or(end)
+            }
         }
     }
 }
 
-/// How long a value in braces is that a text begins with: `{a;b}`, in which `}}` is a brace (ODBC connection strings).
-fn end_of_braces(text: &str) -> usize {
-    if !text.starts_with('{') {
-        return 0;
-    }
-    let mut is_end = false;
-    for (at, character) in text.char_indices() {
-        match character {
-            '}' => is_end = !is_end,
-            _ if is_end => return at,
-            _ => {}
-        }
-    }
-    if is_end { text.len() } else { 0 }
+/// Whether the word that a text ends with is the name of an element: `<password`.
+fn is_tag(text: &str, word: &str) -> bool {
+    let tag = text.strip_suffix(word).and_then(|front| front.rsplit_once('<')).map(|(_, tag)| tag);
+    tag.is_some_and(|tag| !tag.contains([' ', '>', '/']))
+}
+
+/// Longest tag that is looked for, in bytes.
+const MAX_TAG_BYTES: usize = 128;
+/// How long what closes a name is: quotation marks, and brackets behind them (`environ['NAME']`, `$ENV{NAME}`).
+fn closing(after: &str) -> usize {
+    let marks = quotes(after);
+    let behind = after.get(marks..).unwrap_or_default();
+    marks + behind.len() - behind.trim_start_matches([']', '}']).len()
+}
+
+/// Whether a text is the name of a secret, by which a member is called whose value stands behind it.
+pub(super) fn is_member(name: &str, behind: &str) -> bool {
+    let behind = behind.get(quotes(behind)..).unwrap_or_default();
+    member_value(behind).is_some() && is_secret_name(name, false)
+}
+
+/// How long it is to the value of a member behind that for the name: `,"value":` in `{"name":"TOKEN","value":"abc"}`, ` value=`.
+pub(super) fn member_value(behind: &str) -> Option<usize> {
+    let next = behind.trim_start_matches([',', ' ', '\t', '\n', '\r']);
+    let key = next.get(quotes(next)..)?;
+    let is_key =
+        next.len() < behind.len() && key.get(..5).is_some_and(|key| key.eq_ignore_ascii_case("value"));
+    let rest = key.get(5..).filter(|_| is_key)?;
+    let rest = rest.get(quotes(rest)..)?.trim_start();
+    let sign = rest.starts_with([':', '=']).then_some(1)?;
+    Some(behind.len() - rest.len() + sign)
 }
 
 /// Where a text has this quotation mark, or its end. A mark with another backslash before it is part of the text.
@@ -297,7 +443,7 @@ fn find_mark(text: &str, mark: &str) -> usize {
 }
 
 /// Bytes of quotation marks that a text begins with, those inside a string (`\"`) too.
-fn quotes(text: &str) -> usize {
+pub(super) fn quotes(text: &str) -> usize {
     let marked = text.trim_start_matches('\\');
     if marked.starts_with(['"', '\'']) { text.len() - marked.len() + 1 } else { 0 }
 }
@@ -319,32 +465,4 @@ fn is_name(character: char) -> bool {
     character.is_ascii_alphanumeric()
         || matches!(character, '-' | '_')
         || !character.is_ascii() && !character.is_whitespace() && !is_mark(character)
-}
-
-/// A text with `***` in place of each private key in PEM (RFC 7468), up to its end or that of the text.
-pub(super) fn without_private_keys(text: &str) -> Cow<'_, str> {
-    const BEGIN: &str = "-----BEGIN ";
-    if !text.contains(BEGIN) {
-        return text.into();
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, label, behind)) = rest.split_once(BEGIN).and_then(|(before, behind)| {
-        behind.split_once("-----").map(|(label, behind)| (before, label, behind))
-    }) {
-        out.extend([before, BEGIN, label, "-----"]);
-        rest = behind;
-        let label = label.to_ascii_lowercase();
-        if label.contains("key") && !label.contains("public") {
-            out.push_str(MASK);
-            rest = rest.find("-----END").and_then(|end| rest.get(end..)).unwrap_or_default();
-        }
-    }
-    out.push_str(rest);
-    out.into()
-}
-
-/// Words of an `Authorization` header that a secret follows.
-pub(super) fn is_scheme(word: &str) -> bool {
-    ["bearer", "basic"].iter().any(|scheme| word.eq_ignore_ascii_case(scheme))
 }

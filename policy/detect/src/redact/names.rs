@@ -82,6 +82,14 @@ pub(super) fn is_secret_parameter(name: &str) -> bool {
     judge(name, false, true)
 }
 
+/// Whether several words together end with the name of a secret that is none of one word: `mot de passe`.
+pub(super) fn is_secret_phrase(phrase: &str) -> bool {
+    let words = words(phrase);
+    let (joined, last) = (words.concat(), words.last().map_or(0, String::len));
+    let of_words = NAMES.iter().filter(|row| row.at == At::Anywhere).flat_map(|row| &row.words);
+    of_words.into_iter().any(|name| name.len() > last && joined.ends_with(name))
+}
+
 fn judge(name: &str, prose: bool, parameter: bool) -> bool {
     if name.len() > MAX_NAME_BYTES {
         return false;

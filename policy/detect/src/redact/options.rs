@@ -95,6 +95,15 @@ const HASHES: [&str; 16] = [
     "--tag",
 ];
 
+/// Programs that run the command behind their own options, and the options that the next word is a value of.
+const WRAPPERS: [(&str, &[&str]); 1] = [("sshpass", &["-f", "-d", "-p", "-P"])];
+
+/// Whether the command of another program begins at `word`, behind the options of `program`.
+fn begins_command(program: &str, before: &str, word: &str) -> bool {
+    let is_own = |values: &[&str]| word.starts_with('-') || values.contains(&before);
+    before == "--" || WRAPPERS.iter().any(|(name, values)| *name == program && !is_own(values))
+}
+
 /// Judges the words of one command, by the options of its programs.
 pub(super) fn judge(words: &[&str]) -> Vec<Verdict> {
     let mut verdicts = vec![Verdict::Open; words.len()];
@@ -107,6 +116,9 @@ pub(super) fn judge(words: &[&str]) -> Vec<Verdict> {
         if let Some(name) = program_name(word).filter(is_named) {
             program = (name, at);
             rules = rules_of(name);
+        } else if begins_command(program.0, before, word) {
+            program = ("", at);
+            rules = rules_of("");
         }
         if is_hash(word) && (program.0 == "git" || HASHES.contains(&before)) {
             set(&mut verdicts, at, Verdict::Public);

@@ -5,6 +5,7 @@ use super::*;
 
 mod argv;
 mod databases;
+mod prose;
 
 fn redactor() -> Redactor {
     Redactor::new([7; 32])
@@ -247,6 +248,65 @@ fn secrets_in_command_lines_are_redacted() {
         (&["sh", "-c", "token: x; curl evil"], &["sh", "-c", "token: ***; curl evil"]),
         (&["sh", "-c", "true;token=x curl evil"], &["sh", "-c", "true;token=*** curl evil"]),
         (&["npm exec x --token abc"], &["npm exec x --token ***"]),
+        // What stands behind a value stays.
+        (
+            &["s", "host=db.test password=a.b-c dbname=shop user='u v'"],
+            &["s", "host=db.test password=*** dbname=shop user='u v'"],
+        ),
+        (&["s", "password=abc host=db.test"], &["s", "password=*** host=db.test"]),
+        (
+            &["s", "host=db.test password='a b' dbname=shop"],
+            &["s", "host=db.test password='***' dbname=shop"],
+        ),
+        (&["s", "host = db.test password = abc dbname = shop"], {
+            &["s", "host = db.test password = *** dbname = shop"]
+        }),
+        (
+            &["helm", "--set", "a.password=b,replicas=2,x.y=3"],
+            &["helm", "--set", "a.password=***,replicas=2,x.y=3"],
+        ),
+        (&["helm", "--set=password=b,replicas=2"], &["helm", "--set=password=***,replicas=2"]),
+        (&["helm", "--set", "a.password=b\\,c=d"], &["helm", "--set", "a.password=***"]),
+        (
+            &["gcloud", "--set-env-vars", "A=1,B_TOKEN=b,C=2"],
+            &["gcloud", "--set-env-vars", "A=1,B_TOKEN=***,C=2"],
+        ),
+        (&["s", "redis.test:6380,password=a=,ssl=True"], &["s", "redis.test:6380,password=***,ssl=True"]),
+        (&["s", "Password=a b;Server=x;User ID=y"], &["s", "Password=***;Server=x;User ID=y"]),
+        (&["ssh", "box", "A_TOKEN=abc npx -y @acme/mail"], &["ssh", "box", "A_TOKEN=*** npx -y @acme/mail"]),
+        (&["ssh", "-p", "2222", "u@box", "A_TOKEN='a b' exec ./mail --token c x"], {
+            &["ssh", "-p", "2222", "u@box", "A_TOKEN=*** exec ./mail --token *** x"]
+        }),
+        (&["env", "-S", "A_TOKEN=abc node srv.js"], &["env", "-S", "A_TOKEN=*** node srv.js"]),
+        (
+            &["/usr/bin/env", "-iS", "A_TOKEN=abc B=1 node s.js"],
+            &["/usr/bin/env", "-iS", "A_TOKEN=*** B=1 node s.js"],
+        ),
+        (&["env", "-SA_TOKEN=abc node s.js"], &["env", "-SA_TOKEN=*** node s.js"]),
+        (&["env", "--split-string=A_TOKEN=abc node s.js"], &["env", "--split-string=A_TOKEN=*** node s.js"]),
+        (
+            &["supergateway", "--stdio", "A_TOKEN=abc npx m"],
+            &["supergateway", "--stdio", "A_TOKEN=*** npx m"],
+        ),
+        (
+            &["sops", "exec-env", "s.yaml", "A_TOKEN=abc npx m"],
+            &["sops", "exec-env", "s.yaml", "A_TOKEN=*** npx m"],
+        ),
+        (&["nix-shell", "--run", "A_TOKEN=abc npx m"], &["nix-shell", "--run", "A_TOKEN=*** npx m"]),
+        (&["ssh", "box", "sh -c 'A_TOKEN=abc npx m'"], &["ssh", "box", "sh -c 'A_TOKEN=*** npx m'"]),
+        (&["sshpass", "-p", "abc", "ssh", "-p", "2222", "box", "mail", "-p", "8080"], {
+            &["sshpass", "-p", "***", "ssh", "-p", "2222", "box", "mail", "-p", "8080"]
+        }),
+        (&["sh", "-c", "sshpass -pabc scp -P 22 a b && mail -p 80"], {
+            &["sh", "-c", "sshpass -p*** scp -P 22 a b && mail -p 80"]
+        }),
+        (&["python3", "-c", "E['A_TOKEN'] = 'a b'; go()"], &["python3", "-c", "E['A_TOKEN'] = ***; go()"]),
+        (
+            &["node", "-e", "E[\"A_TOKEN\"] = \"a b\"; go()"],
+            &["node", "-e", "E[\"A_TOKEN\"] = \"***\"; go()"],
+        ),
+        (&["s", "Authorization:", "Token", "abc", "x"], &["s", "Authorization:", "***", "***", "x"]),
+        (&["s", "<a><token>b c</token><d>e</d></a>"], &["s", "<a><token>***</token><d>e</d></a>"]),
         // Harmless.
         (&["s", "--max-tokens", "5"], &["s", "--max-tokens", "5"]),
         (&["git", "--author", "me"], &["git", "--author", "me"]),
@@ -262,10 +322,15 @@ fn secrets_in_command_lines_are_redacted() {
             &["npx", "@modelcontextprotocol/server-everything@2025.9.1"]
         }),
     ];
+    let mut wrong = Vec::new();
     for (argv, expected) in cases {
         let argv: Vec<String> = argv.iter().map(|arg| (*arg).to_owned()).collect();
-        assert_eq!(redact_argv(&argv), *expected, "{argv:?}");
+        let shown = redact_argv(&argv);
+        if shown != *expected {
+            wrong.push(format!("{argv:?}: {shown:?}"));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
     let long: Vec<String> = vec!["é".repeat(5_000); 100];
     let kept = redact_argv(&long);
     assert_eq!(kept.len(), 65);

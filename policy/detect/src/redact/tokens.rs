@@ -65,5 +65,29 @@ pub(super) fn is_random(word: &str) -> bool {
     let solid = |part: &str| {
         part.len() >= RANDOM_BYTES && has(part, u8::is_ascii_digit) && has(part, u8::is_ascii_alphabetic)
     };
-    word.len() >= RANDOM_BYTES && (mixed || word.split(|c| !char::is_ascii_alphanumeric(&c)).any(solid))
+    word.len() >= RANDOM_BYTES
+        && (mixed || word.split(|c| !char::is_ascii_alphanumeric(&c)).any(solid))
+        && !is_compound(word)
+}
+
+/// Shortest word that makes a name one of words, in letters: random text has shorter ones, too.
+const WORD_LETTERS: usize = 4;
+
+/// `WeatherServerApplication2`: the name of a class, most of which is words that begin with a capital.
+fn is_compound(name: &str) -> bool {
+    let is_start = |at: &usize| name.as_bytes().get(*at).is_some_and(|byte| !byte.is_ascii_lowercase());
+    let starts = (1..name.len()).filter(is_start).chain([name.len()]);
+    let (mut from, mut words, mut letters) = (0, 0, 0);
+    for to in starts {
+        let part = name.get(from..to).unwrap_or_default();
+        let is_word = part.len() >= WORD_LETTERS
+            && part.bytes().all(|byte| byte.is_ascii_alphabetic())
+            && part.to_ascii_lowercase().contains(['a', 'e', 'i', 'o', 'u', 'y']);
+        if is_word {
+            words += 1;
+            letters += part.len();
+        }
+        from = to;
+    }
+    words > 1 && 5 * letters >= 3 * name.len()
 }

@@ -1,4 +1,7 @@
-//! What of a value says that it is no secret, and of a word that it is an option.
+//! What of a value says that it is no secret, and of a word that it is an option. `references.tsv` is the kept list of how
+//! places of secrets are written: each row has its source, and an example that a test keeps.
+
+use std::sync::LazyLock;
 
 /// `-x`, `--lower-case`, `--lower-case=…`: a flag, and not a value that begins with a dash.
 pub(super) fn is_plain_flag(arg: &str) -> bool {
@@ -20,17 +23,95 @@ const MIN_VARIABLE: usize = 3;
 /// Whether a value is a word or a reference that says no secret, whatever stands in front of it: `false`, `${NAME}`,
 /// `$NAME` in capitals, `env:NAME`.
 pub(super) fn is_public(value: &str) -> bool {
-    let is_variable = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).is_some_and(|name| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    });
     let is_shells = value.strip_prefix('$').is_some_and(|name| {
         name.len() >= MIN_VARIABLE && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
     });
-    is_variable
+    is_placeholder(value)
         || is_shells
+        || is_reference(value)
         || value == "-"
         || ["true", "false", "none", "null", "yes", "no", "on", "off", "stdin"].contains(&value)
         || ["env:", "file:/", "fd:", "@/"].iter().any(|beginning| value.starts_with(beginning))
+}
+
+/// Beginnings and ends of what another value is put in place of, and what the name between them begins with: a shell, the
+/// configurations of clients (VS Code: variables reference; opencode: config), GitHub Actions (contexts), Windows.
+const PLACEHOLDERS: [(&str, &str, &[&str]); 6] = [
+    ("${{", "}}", &["secrets.", "env.", "vars.", "inputs."]),
+    ("${", "}", &["", "env:", "input:", "secret:", "secrets:", "config:", "command:", "file:"]),
+    ("{{", "}}", &["secrets.", "env.", "resolve:secretsmanager:", "resolve:ssm-secure:"]),
+    ("{", "}", &["env:", "file:"]),
+    ("%", "%", &[""]),
+    ("$env:", "", &[""]),
+];
+
+/// `${NAME}`, `${input:name}`, `${{ secrets.NAME }}`, `%NAME%`: without a value that stands there otherwise.
+fn is_placeholder(value: &str) -> bool {
+    PLACEHOLDERS.iter().any(|(begin, end, kinds)| {
+        let Some(name) = value.strip_prefix(begin).and_then(|rest| rest.strip_suffix(end)) else {
+            return false;
+        };
+        let is_name = |name: &str, more: &str| {
+            !name.is_empty()
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || more.contains(c))
+        };
+        kinds.iter().any(|kind| {
+            let more = if kind.is_empty() { "" } else { "-./:" };
+            name.trim().strip_prefix(kind).is_some_and(|name| is_name(name, more))
+        })
+    })
+}
+
+/// How the place of a secret is written: a line of the list.
+pub(super) struct Reference {
+    beginning: &'static str,
+    /// How many words follow at least, between `/`, `:` and `#`.
+    least: usize,
+    /// What one of them is; empty: anything.
+    word: &'static str,
+}
+
+/// Every such form.
+pub(super) static REFERENCES: LazyLock<Vec<Reference>> =
+    LazyLock::new(|| include_str!("references.tsv").lines().filter_map(Reference::read).collect());
+
+impl Reference {
+    /// Reads a line of the list: beginning, number, word, source and example. Nothing of a comment.
+    fn read(line: &'static str) -> Option<Self> {
+        let mut columns = line.split('\t');
+        let (beginning, least, word) = (columns.next()?, columns.next()?, columns.next()?);
+        Some(Self { beginning, least: least.parse().ok()?, word: word.trim_matches('-') })
+    }
+}
+
+/// `op://Private/tide/token`: whether a value names where a secret is.
+pub(super) fn is_reference(value: &str) -> bool {
+    let is_plain = |c: char| c.is_alphanumeric() || "/:#._-+?=&@ ".contains(c);
+    value.chars().all(is_plain)
+        && REFERENCES.iter().any(|reference| {
+            value.strip_prefix(reference.beginning).is_some_and(|rest| {
+                let words = || rest.split(['/', ':', '#']).filter(|word| !word.is_empty());
+                words().count() >= reference.least
+                    && (reference.word.is_empty() || words().any(|word| word == reference.word))
+            })
+        })
+}
+
+/// Ways to authenticate, as values of an option `auth`: IANA HTTP Authentication Schemes, IANA SASL Mechanisms, the security
+/// schemes of OpenAPI 3.1, RFC 6749 and RFC 8628, authorization in MCP 2025-11-25; off and on.
+const WAYS: &str = "basic bearer digest negotiate ntlm kerberos gssapi spnego hoba mutual oauth oauth1 oauth2 oidc openid openidconnect \
+    dpop gnap privatetoken scram scramsha1 scramsha256 vapid plain external anonymous apikey http cookie header query session saml \
+    saml2 sso ldap jwt token pat mtls tls cert certificate clientcert iam sigv4 awssigv4 aws azure azuread entra entraid gcp google github \
+    device devicecode pkce authorizationcode clientcredentials password passkey webauthn otp totp key ssh pam peer trust md5 \
+    auto default interactive browser optional required enabled disabled";
+
+/// `--auth oauth`: whether a value says how somebody proves who he is, and not by what.
+pub(super) fn is_way(name: &str, value: &str) -> bool {
+    let name = name.to_lowercase();
+    let value: String =
+        value.chars().filter(|c| !matches!(c, '-' | '_' | '.' | ' ')).collect::<String>().to_lowercase();
+    ["auth", "authentication", "authn"].iter().any(|end| name.ends_with(end))
+        && WAYS.split_whitespace().any(|way| way == value)
 }
 
 /// Whether the value behind a name of a secret is none: a reference, a file of keys, a number of tokens.
@@ -77,4 +158,43 @@ fn is_path(value: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-~@".contains(c);
     value.chars().all(is_plain)
         && (is_file || begins && value.matches('/').count() > 1 && !value.chars().any(|c| c.is_ascii_digit()))
+}
+
+/// Schemes of an `Authorization` header that a secret follows: IANA HTTP Authentication Schemes, and of services that have their
+/// own (Django REST framework: Token; Okta: SSWS; Opsgenie: GenieKey; Discord: Bot; Splunk; AWS: Signature Version 4).
+pub(super) fn is_credential(word: &str) -> bool {
+    const SCHEMES: [&str; 26] = [
+        "token",
+        "apikey",
+        "api-key",
+        "api_key",
+        "key",
+        "digest",
+        "negotiate",
+        "ntlm",
+        "oauth",
+        "dpop",
+        "hoba",
+        "mutual",
+        "gnap",
+        "privatetoken",
+        "vapid",
+        "scram-sha-1",
+        "scram-sha-256",
+        "hawk",
+        "mac",
+        "jwt",
+        "ssws",
+        "geniekey",
+        "bot",
+        "splunk",
+        "aws4-hmac-sha256",
+        "deepl-auth-key",
+    ];
+    is_scheme(word) || SCHEMES.iter().any(|scheme| word.eq_ignore_ascii_case(scheme))
+}
+
+/// Words of an `Authorization` header that a secret follows, wherever they stand.
+pub(super) fn is_scheme(word: &str) -> bool {
+    ["bearer", "basic"].iter().any(|scheme| word.eq_ignore_ascii_case(scheme))
 }

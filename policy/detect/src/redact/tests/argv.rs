@@ -3,6 +3,7 @@
 use super::super::names::{At, NAMES};
 use super::super::options::rules as option_rules;
 use super::super::tokens::TOKENS;
+use super::super::values::REFERENCES;
 use super::*;
 
 /// A secret that no form and no name tells, in no scanner's list.
@@ -29,6 +30,7 @@ fn kept_lists_have_sources() {
         (include_str!("../names.tsv"), NAMES.len(), 3, 2),
         (include_str!("../tokens.tsv"), TOKENS.len(), 3, 2),
         (include_str!("../options.tsv"), option_rules(), 5, 3),
+        (include_str!("../references.tsv"), REFERENCES.len(), 5, 3),
     ] {
         let rows = rows(list);
         assert_eq!(rows.len(), read, "a line that is no row");
@@ -102,9 +104,23 @@ fn secret_of_each_option_rule_is_redacted() {
     }
 }
 
+#[test]
+fn each_reference_is_kept() {
+    for row in rows(include_str!("../references.tsv")) {
+        let (beginning, example) = (row[0], row[4]);
+        let words =
+            ["s", "--token", example, &format!("--token={example}"), &format!("{{\"token\":\"{example}\"}}")]
+                .map(str::to_owned);
+        assert_eq!(redact_argv(&words), words);
+        let secret = format!("{beginning}{SECRET}!");
+        assert_eq!(redact_argv(&["s".to_owned(), "--token".to_owned(), secret])[2], "***", "{beginning}");
+    }
+}
+
 /// Command lines, with `#` in place of each secret, and what is shown in place of each.
 #[test]
 fn secrets_of_all_places_are_redacted() {
+    let mut wrong = Vec::new();
     for line in [
         "curl --user=lena:# https://a.test",
         "curl -ulena:# https://a.test",
@@ -161,15 +177,48 @@ fn secrets_of_all_places_are_redacted() {
         "programa --contraseña=# --CONTRASEÑA #",
         "tool --pass\u{200b}word #",
         "tool --PassWord2 #",
+        "python3 -c \"import os; os.environ['TIDE_TOKEN']='#'; import tide\"",
+        "python3 -c \"os.environ['TIDE_TOKEN'] = '#'\"",
+        "python3 -c \"TIDE_TOKEN = '#'; run(TIDE_TOKEN)\"",
+        "python3 -c \"os.putenv('TIDE_TOKEN', '#')\"",
+        "python3 -c \"os.environ.setdefault('TIDE_TOKEN','#')\"",
+        "python3 -c \"os.environ.update(TIDE_TOKEN='#', PORT='80')\"",
+        "python3 -c \"os.environ.update({'TIDE_TOKEN': '#'})\"",
+        "python3 -c 'os.environ[\"TIDE_TOKEN\"] = \"#\"'",
+        "ruby -e 'ENV[\"TIDE_TOKEN\"] = \"#\"; load \"tide.rb\"'",
+        "ruby -e 'ENV.store(\"TIDE_TOKEN\", \"#\")'",
+        "perl -e '$ENV{TIDE_TOKEN} = \"#\"; do \"tide.pl\"'",
+        "perl -e '$ENV{\"TIDE_TOKEN\"}=\"#\"'",
+        "php -r '$_ENV[\"TIDE_TOKEN\"] = \"#\";'",
+        "php -r 'putenv(\"TIDE_TOKEN=#\");'",
+        "node -e 'process.env[\"TIDE_TOKEN\"] = \"#\"'",
+        "node -e 'setenv(\"TIDE_TOKEN\" , `#`)'",
+        "lua -e 'setenv(\"TIDE_TOKEN\", \"#\", 1)'",
+        "Rscript -e 'Sys.setenv(TIDE_TOKEN = \"#\")'",
+        "julia -e 'ENV[\"TIDE_TOKEN\"] = \"#\"'",
+        "pwsh -Command \"[Environment]::SetEnvironmentVariable('TIDE_TOKEN', '#')\"",
+        "sh -c \"exec python3 -c 'import os; os.environ[\\\"TIDE_TOKEN\\\"] = \\\"#\\\"'\"",
+        "tool '<config><password>#</password></config>'",
+        "tool '[{\"name\":\"TIDE_TOKEN\",\"value\":\"#\"}]'",
+        "tool '<add key=\"ApiKey\" value=\"#\"/>'",
+        "tool Authorization: Token #",
+        "tool --authorization 'ApiKey #'",
+        "tool --auth oauth:# --password oauth#",
+        "tool --token op:# --token vault:# --token arn:# --token 'op://# x'",
+        "sshpass -v -p # ssh -p 2222 box tide-mcp",
     ] {
         let line = line.replace('#', SECRET);
         let shown = shown(&line);
-        assert!(!shown.contains(SECRET) && shown.contains("***"), "{line}: {shown}");
+        if shown.contains(SECRET) || !shown.contains("***") {
+            wrong.push(format!("{line}: {shown}"));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
 fn honest_command_lines_stay_readable() {
+    let mut wrong = Vec::new();
     for line in [
         "llm --tokenizer bpe --max-output-tokens 4096 --token-window 8192 --seed 42",
         "git checkout 3f786850e387550fdab836ed7e6dc881de23001b",
@@ -206,9 +255,30 @@ fn honest_command_lines_stay_readable() {
         "docker service create --secret source=site.key,target=key.pem,mode=0400 nginx",
         "sh -c 'server --stdio; echo done'",
         "sh -c 'server --name $(echo notes)'",
+        "ssh -p 2222 box tide-mcp -p 8080",
+        "op run -- tide-mcp --session day",
+        "poetry run tide-mcp -p 8080",
+        "java -cp a.jar com.example.harbour.TideTableServerApplication3 Log4jBridge2ServerMain",
+        "java OAuth2AuthorizationServerApplication Base64UrlSafeCodecMain weatherMcpServerApplication2",
+        "tool --auth oauth --auth=oauth2 --auth=none --http-auth digest --proxy-auth ntlm --auth mtls x",
+        "tool --auth bearer tide --auth basic noon --auth-type bearer tide",
+        "tool AUTH=saml --auth apikey --auth API-Key --auth jwt --auth iam --auth token tide",
+        "tool --token op://Private/tide/token --token=op://Private/tide/token TIDE_TOKEN=op://a/b/c",
+        "tool --password 'op://Shared Vault/tide/password'",
+        "tool --token vault:secret/data/tide#token --token bws://9f86d081-884c-4d65-9a2f-eaa0c55ad015",
+        "tool --secret sm://harbour/tide --token secret://tide --token keyring:tide/token --token ref+vault://a/b#c",
+        "tool --token arn:aws:secretsmanager:eu-west-1:123456789012:secret:tide-AbC1dE",
+        "tool --token arn:aws:ssm:eu-west-1:123456789012:parameter/tide/token",
+        "tool --token projects/harbour/secrets/tide/versions/latest",
+        "tool --token '${{ secrets.TIDE_TOKEN }}' --token ${input:tide-token} --token ${env:TIDE_TOKEN}",
+        "python3 -c \"print(os.environ['TIDE_TOKEN'], os.getenv('TIDE_TOKEN', ''))\"",
+        "tool --columns '[\"user\",\"password\",\"email\"]'",
     ] {
-        assert_eq!(redact_argv(&argv(line)), argv(line));
+        if redact_argv(&argv(line)) != argv(line) {
+            wrong.push(format!("{line}: {}", shown(line)));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// A word that is long, or a line of many words, takes no longer than one that is kept.

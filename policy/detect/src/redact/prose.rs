@@ -1,0 +1,466 @@
+//! Secrets in texts of any kind: what is said of a password (`the password is X`), tables, elements, and command lines among the
+//! words. The names and the options are those of command lines.
+//!
+//! What is said about passwords stays: the value behind a name is none where it is a word of a sentence (`password: see
+//! the wiki`, `the token is valid`).
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::MASK;
+use super::mask::{Masking, is_member, member_value, quotes};
+use super::names::{is_secret_name, is_secret_phrase};
+use super::options::{Verdict, is_program, judge};
+use super::pem::private_keys;
+use super::said::{is_bare, is_place, is_sentence};
+use super::shell;
+use super::values::{is_credential, is_harmless, is_scheme};
+
+/// How far behind a name its value may stand, in words: `the password to the database is X`.
+const MAX_WORDS_BETWEEN: usize = 8;
+/// Longest value in quotation marks, in bytes; and longest gap in parentheses.
+const MAX_QUOTED: usize = 256;
+const MAX_PARENTHESIS: usize = 48;
+/// Most words of a mnemonic (BIP-39), and of a passphrase.
+const MAX_MNEMONIC: usize = 24;
+const MAX_PASSPHRASE: usize = 8;
+
+/// What closes a name: quotation marks, brackets, and the marks of Markdown.
+const CLOSING: [char; 13] = ['"', '\'', '`', '*', '\\', ')', ']', '}', '”', '’', '»', '」', '』'];
+/// What a value ends with that is of the sentence.
+const ENDING: [char; 20] =
+    ['.', ',', ';', ':', '!', '?', ')', ']', '}', '*', '\'', '`', '"', '\\', '”', '’', '»', '」', '。', '，'];
+/// Words that say what something is: of the languages that most names of secrets are of.
+const COPULAS: [&str; 20] = [
+    "is", "was", "are", "were", "equals", "reads", "becomes", "being", "ist", "lautet", "war", "es", "era",
+    "est", "è", "é", "är", "er", "это", "=",
+];
+/// The same, written without blanks: Chinese and Japanese.
+const JOINED_COPULAS: [char; 4] = ['是', '为', '為', 'は'];
+/// Words between a name and what it is of.
+const OF: [&str; 24] = [
+    "to", "for", "of", "on", "in", "at", "from", "with", "used", "by", "für", "zu", "zum", "zur", "von",
+    "vom", "de", "del", "para", "pour", "du", "di", "per", "для",
+];
+/// Words between a verb and the value, or that a change is told with.
+const SET: [&str; 22] = [
+    "now",
+    "currently",
+    "still",
+    "just",
+    "simply",
+    "always",
+    "also",
+    "then",
+    "set",
+    "reset",
+    "changed",
+    "change",
+    "updated",
+    "update",
+    "to",
+    "been",
+    "as",
+    "called",
+    "follows",
+    "actually",
+    "temporarily",
+    "again",
+];
+/// Text for an event from its byte `from` on, with what looks like a secret replaced by `***`, as in command lines; the text in
+/// front says what it is. With `random` false but for words that only look random, which in a definition may be what is to be
+/// seen.
+pub(crate) fn redact_prose(text: &str, from: usize, random: bool) -> String {
+    let keys = private_keys(text).into_iter().map(|range| (range, MASK.to_owned())).collect();
+    let (text, from) = edited(text, from, keys);
+    let (text, from) = edited(&text, from, options(&text));
+    Masking::prose(&text, from, random).run()
+}
+
+/// A text with other words in place of some, and where what stood at `from` stands then: behind what is replaced around it.
+fn edited(text: &str, from: usize, edits: Vec<(Range<usize>, String)>) -> (Cow<'_, str>, usize) {
+    if edits.is_empty() {
+        return (text.into(), from);
+    }
+    let (mut out, mut copied, mut moved) = (String::with_capacity(text.len()), 0, from);
+    for (range, instead) in edits {
+        out.push_str(text.get(copied..range.start).unwrap_or_default());
+        if range.start < from && range.end > from {
+            moved = out.len();
+        }
+        out.push_str(&instead);
+        if range.end <= from {
+            moved = out.len() + (from - range.end);
+        }
+        copied = range.end;
+    }
+    out.push_str(text.get(copied..).unwrap_or_default());
+    (out.into(), moved)
+}
+
+/// What stands in place of secrets behind options of known programs, line by line: `curl -u me:SECRET`.
+fn options(text: &str) -> Vec<(Range<usize>, String)> {
+    let mut edits = Vec::new();
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let words = words(line);
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        if texts.iter().any(|word| word.starts_with('-') || is_program(word)) {
+            let mut before = "";
+            for (word, verdict) in words.iter().zip(judge(&texts)) {
+                // Programs have names that are words of sentences, too.
+                let is_said = !before.starts_with('-') && is_sentence(&word.text, true);
+                if let Verdict::Masked(masked) = verdict
+                    && !is_said
+                {
+                    edits.push((start + word.range.start..start + word.range.end, masked));
+                }
+                before = &word.text;
+            }
+        }
+        start += line.len();
+    }
+    edits
+}
+
+/// The words of a line of prose, without marks around them. An apostrophe begins no quotation.
+fn words(line: &str) -> Vec<shell::Word> {
+    let is_mark = |c: char| "\"'`*()[]{}<>“”‘’„«»".contains(c);
+    let mut words = Vec::new();
+    let mut at = 0;
+    while let Some(begin) = line.get(at..).and_then(|rest| rest.find(|c: char| !c.is_whitespace())) {
+        let begin = at + begin;
+        let rest = line.get(begin..).unwrap_or_default();
+        let mut end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        let word = rest.get(..end).unwrap_or_default();
+        // `-p'a b'`, `--user "me:a b"`
+        let quote = word.find(['"', '\'']).filter(|at| *at == 0 || word.starts_with('-'));
+        if let Some(open) = quote
+            && let Some(mark) = word.get(open..).and_then(|rest| rest.chars().next())
+            && let Some(close) =
+                rest.get(open + 1..).and_then(|rest| rest.find(mark)).filter(|at| *at < MAX_QUOTED)
+        {
+            end = end.max(open + 1 + close + 1);
+        }
+        let whole = rest.get(..end).unwrap_or_default();
+        let front = whole.len() - whole.trim_start_matches(is_mark).len();
+        let text =
+            whole.trim_matches(is_mark).trim_end_matches(['.', ',', ';', '!', '?', '|', ')', '"', '\'', '`']);
+        let range = begin + front..begin + front + text.len();
+        let text: String =
+            text.chars().filter(|c| !text.starts_with('-') || !matches!(c, '"' | '\'')).collect();
+        if !text.is_empty() {
+            words.push(shell::Word { range, text });
+        }
+        at = begin + end;
+    }
+    words
+}
+
+/// How a value is introduced.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// `password: X`, `password = X`.
+    Sign,
+    /// `the password is X`, `password — X`.
+    Word,
+    /// `| password | X |`: up to this.
+    Cell(char),
+    /// `password X`.
+    Nothing,
+}
+
+impl Masking<'_> {
+    /// Masks the value of the name that was kept last, if it is one of a secret, and one is there.
+    pub(super) fn said(&mut self, name: &str) {
+        let Some((length, by)) = self.introduced(name) else { return };
+        let Some((opening, value)) = value(self.rest.get(length..).unwrap_or_default(), by, name) else {
+            return;
+        };
+        let text = self.rest.get(length + opening..length + opening + value).unwrap_or_default();
+        let is_secret = match by {
+            By::Sign | By::Cell(_) => opening > 0 && !matches!(by, By::Cell(_)) || !is_sentence(text, false),
+            By::Word => opening > 0 || !is_sentence(text, true) && !is_place(text),
+            By::Nothing if opening > 0 => !is_sentence(text, true) && !name.eq_ignore_ascii_case("key"),
+            By::Nothing => is_bare(text),
+        };
+        // `key="TOKEN" value="X"`: the name itself.
+        let is_name = self.rest.get(length + opening + value..).is_some_and(|rest| is_member(text, rest));
+        if value == 0
+            || !is_secret
+            || is_name
+            || is_harmless(name, text)
+            || !self.is_named(name, by != By::Nothing)
+        {
+            return;
+        }
+        self.keep(length + opening);
+        let value = self.whole(name, value);
+        self.mask(value);
+    }
+
+    /// `密码是X`, `パスワードはX`: masks the value that stands in the word that `rest` begins with.
+    pub(super) fn said_within(&mut self, word: &str) -> bool {
+        let names = word.char_indices().filter(|(_, c)| JOINED_COPULAS.contains(c));
+        let named = names.map(|(at, c)| (at, at + c.len_utf8()));
+        let Some((name, length)) = named
+            .map(|(at, end)| (word.get(..at).unwrap_or_default(), end))
+            .find(|(name, _)| is_secret_name(name, false))
+        else {
+            return false;
+        };
+        let behind = self.rest.get(length..).unwrap_or_default();
+        let length = length + behind.len() - behind.trim_start_matches(' ').len();
+        let Some((opening, value)) = value(behind.trim_start_matches(' '), By::Word, name) else {
+            return false;
+        };
+        let is_there = self.rest.get(length + opening..).is_some_and(|rest| {
+            opening > 0 || rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c.is_ascii_punctuation())
+        });
+        if value > 0 && is_there {
+            self.keep(length + opening);
+            self.mask(value);
+        }
+        value > 0 && is_there
+    }
+
+    /// Whether the word that was kept last names a secret, by itself or with those before it: `mot de passe`, not `sort key`.
+    fn is_named(&self, word: &str, all: bool) -> bool {
+        let front = self.out.strip_suffix(word).unwrap_or_default();
+        let front = front.get(front.floor_char_boundary(front.len().saturating_sub(MAX_PARENTHESIS))..);
+        let front = front.unwrap_or_default().rsplit(['\n', '.', '!', '?', ';', ':', ',', '|', '"']).next();
+        let mut before = front.unwrap_or_default().split_whitespace().rev();
+        let phrases: Vec<String> = match (before.next(), before.next()) {
+            (Some(last), Some(first)) => vec![format!("{last} {word}"), format!("{first} {last} {word}")],
+            (Some(last), None) => vec![format!("{last} {word}")],
+            _ => Vec::new(),
+        };
+        if is_secret_name(word, !all) {
+            // Keys that are none.
+            let is_key = word.to_lowercase().ends_with("key");
+            return !is_key || phrases.first().is_none_or(|phrase| is_secret_name(phrase, false));
+        }
+        all && phrases.iter().any(|phrase| is_secret_phrase(phrase))
+    }
+
+    /// How far it is from here to where a value may begin, and by what that is introduced.
+    fn introduced(&self, name: &str) -> Option<(usize, By)> {
+        let rest = self.rest;
+        let closing = rest.len() - rest.trim_start_matches(CLOSING).len();
+        let after = rest.get(closing..)?;
+        let blanks = |text: &str| text.len() - text.trim_start_matches([' ', '\u{a0}']).len();
+        if let Some(length) = member_value(after) {
+            return Some((closing + length + blanks(after.get(length..)?), By::Sign));
+        }
+        let mut at = closing + blanks(after);
+        let mut next = rest.get(at..)?;
+        if let Some(argument) = next.strip_prefix(',').map(str::trim_start)
+            && self.is_called_with(name, quotes(rest))
+        {
+            return argument
+                .starts_with(['"', '\'', '`', '\\'])
+                .then(|| (rest.len() - argument.len(), By::Sign));
+        }
+        if next.starts_with('\t') {
+            return Some((at + 1, By::Cell('\t')));
+        }
+        // A pipe of a shell is none.
+        let line = self.out.rsplit('\n').next().unwrap_or_default().trim_start();
+        let of_line = next.split('\n').next().unwrap_or_default();
+        if next.starts_with('|') && (line.starts_with('|') || of_line.matches('|').count() > 1) {
+            return Some((at + 1, By::Cell('|')));
+        }
+        if next.starts_with('(')
+            && let Some(end) = next.find(')').filter(|end| *end < MAX_PARENTHESIS)
+        {
+            at += end + 1;
+            at += blanks(rest.get(at..)?);
+            next = rest.get(at..)?;
+        }
+        if let Some((length, by)) = sign(next) {
+            return Some((at + length, by));
+        }
+        if at == 0 || closing > 0 && at == closing {
+            return None;
+        }
+        self.told(at).or(Some((at, By::Nothing)))
+    }
+
+    /// The same, of words: ` is `, ` to the database is `, ` was changed to `.
+    fn told(&self, from: usize) -> Option<(usize, By)> {
+        let line = self.rest.get(from..)?.split('\n').next()?;
+        let mut at = 0;
+        let mut is_of = false;
+        let mut is_said = false;
+        for (number, part) in line.split_inclusive([' ', '\u{a0}']).take(MAX_WORDS_BETWEEN + 4).enumerate() {
+            let word = part.trim_end();
+            let is = |list: &[&str]| list.iter().any(|one| word.eq_ignore_ascii_case(one));
+            let name = word.trim_end_matches([':', '=', '：']);
+            match () {
+                _ if is_said && is(&SET) => {}
+                _ if is_said => return Some((from + at, By::Word)),
+                _ if is(&COPULAS) => is_said = true,
+                _ if number == 0 && is(&["to"]) && self.is_change() => is_said = true,
+                _ if number == 0 && is(&OF) => is_of = true,
+                _ if number == 0 && (is(&["changed", "set", "reset"]) || line.starts_with("has been ")) => {
+                    is_said = true
+                }
+                _ if !is_of => return None,
+                // `password for the database: X`
+                _ if name.len() < word.len() => return Some((from + at + part.len(), By::Word)),
+                _ if word.ends_with(['.', '!', '?', ';', ',']) => return None,
+                _ => {}
+            }
+            at += part.len();
+        }
+        (is_said && at < line.len()).then_some((from + at, By::Word))
+    }
+
+    /// Whether the words before the last one say that something is set: `set the password`.
+    fn is_change(&self) -> bool {
+        const CHANGES: [&str; 8] =
+            ["set", "sets", "change", "changed", "reset", "update", "updated", "setting"];
+        let last = self.out.rsplit(['.', '\n']).next().unwrap_or_default().split_whitespace().rev();
+        last.skip(1).take(3).any(|word| CHANGES.iter().any(|change| word.eq_ignore_ascii_case(change)))
+    }
+
+    /// How long the value is that `rest` begins with, `first` of which is its first word: headers and phrases have several.
+    fn whole(&self, name: &str, first: usize) -> usize {
+        let text = |end: usize| self.rest.get(..end).unwrap_or_default();
+        let next = |end: usize| {
+            let blank = self.rest.get(end..).filter(|rest| rest.starts_with(' '))?;
+            let (opening, value) = value(blank.get(1..)?, By::Sign, name)?;
+            (value > 0).then_some(end + 1 + opening + value)
+        };
+        let name = name.to_lowercase();
+        let mut end = first;
+        // `Authorization: Bearer abc`, `Authorization: Digest a="b", c="d"`, `Cookie: a=b; c=d`
+        let is_scheme = is_scheme(text(end)) || name.contains("auth") && is_credential(text(end));
+        let behind = |from: usize| self.rest.get(from..).and_then(member).map(|length| from + length);
+        if is_scheme && self.rest.get(end..).is_some_and(|rest| rest.starts_with(' ')) {
+            end = behind(end + 1).or_else(|| next(end)).unwrap_or(end);
+        }
+        let separator = if name.contains("cookie") { "; " } else { ", " };
+        while (is_scheme || name.contains("cookie"))
+            && self.rest.get(end..).is_some_and(|rest| rest.starts_with(separator))
+            && let Some(to) = behind(end + separator.len())
+        {
+            end = to;
+        }
+        let is_lower = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase());
+        let most = match () {
+            _ if !is_lower(text(end)) => 0,
+            _ if ["mnemonic", "seed", "phrase"].contains(&name.as_str()) => MAX_MNEMONIC,
+            _ if name.ends_with("passphrase") => MAX_PASSPHRASE,
+            _ => 0,
+        };
+        for _ in 1..most {
+            let Some(to) = next(end) else { break };
+            let word = self.rest.get(end + 1..to).unwrap_or_default();
+            if !is_lower(word) || is_sentence(word, false) {
+                break;
+            }
+            end = to;
+        }
+        end
+    }
+}
+
+/// How long the member of a header is that a text begins with: `a=b`, `a="b c"`.
+fn member(text: &str) -> Option<usize> {
+    let sign = text.find(|c: char| !c.is_ascii_alphanumeric() && !"_-".contains(c)).filter(|at| *at > 0)?;
+    let value =
+        text.get(sign..)?.strip_prefix('=').filter(|value| !value.is_empty() && !value.starts_with('='))?;
+    let length = match value.strip_prefix('"') {
+        Some(quoted) => quoted.find('"')? + 2,
+        None => value.find([' ', ',', ';', '\n', '"']).unwrap_or(value.len()),
+    };
+    Some(sign + 1 + length)
+}
+
+/// A sign between a name and its value, with the blanks behind it: its length.
+fn sign(text: &str) -> Option<(usize, By)> {
+    let (signs, by) = match text.chars().next()? {
+        '=' | ':' | '：' | '＝' => (text.trim_start_matches(['=', ':', '：', '＝', '>', '~']), By::Sign),
+        '→' | '⇒' | '—' | '–' => (text.trim_start_matches(['→', '⇒', '—', '–']), By::Word),
+        '-' => (text.strip_prefix("->").or_else(|| text.strip_prefix("- "))?, By::Word),
+        _ => return None,
+    };
+    // `**Password:** X`
+    let marked = signs.trim_start_matches('*');
+    let behind = if marked.starts_with(char::is_whitespace) { marked } else { signs };
+    Some((text.len() - behind.trim_start().len(), by))
+}
+
+/// A value that a text begins with: how long what opens it is, and how long it is itself.
+fn value(text: &str, by: By, name: &str) -> Option<(usize, usize)> {
+    if let By::Cell(end) = by {
+        let cell = text.split([end, '\n']).next()?;
+        let opening = cell.len() - cell.trim_start_matches([' ', '`', '*', '"']).len();
+        let value = cell.trim_matches([' ', '`', '*', '"', '\r']);
+        let is_rule = value.chars().all(|c| matches!(c, '-' | ':' | '='));
+        return (!is_rule).then_some((opening, value.len()));
+    }
+    let marks = text.len() - text.trim_start_matches(['*', '\\']).len();
+    let rest = text.get(marks..)?;
+    let mark = rest.chars().next()?;
+    let close = match mark {
+        '"' | '\'' | '`' => Some(mark),
+        '“' | '„' | '”' => Some('”'),
+        '‘' => Some('’'),
+        '«' => Some('»'),
+        '「' => Some('」'),
+        '『' => Some('』'),
+        _ => None,
+    };
+    let quoted = rest.get(mark.len_utf8()..)?;
+    if let Some(close) = close {
+        let escape = if text.starts_with('\\') { text.get(..marks)? } else { "" };
+        let is_end = |at: &usize| {
+            let front = quoted.get(..*at).unwrap_or_default();
+            *at < MAX_QUOTED
+                && !front.contains('\n')
+                && if escape.is_empty() { !front.ends_with('\\') } else { front.ends_with(escape) }
+        };
+        let mut ends = quoted.match_indices([close, mark]).map(|(at, _)| at);
+        let end = ends.find(is_end).map(|end| end - escape.len());
+        // `"abc` without its end is as long as its line has no blank.
+        let end = end.unwrap_or_else(|| quoted.find(char::is_whitespace).unwrap_or(quoted.len()));
+        let is_phrase = by == By::Nothing && quoted.get(..end)?.contains(' ');
+        return (!is_phrase).then_some((marks + mark.len_utf8(), end));
+    }
+    let is_wide = |c: char| c >= '\u{2e80}';
+    let is_latin = rest.starts_with(|c: char| c.is_ascii()) && name.contains(is_wide);
+    let is_end = |(at, c): (usize, char)| {
+        let next = rest.get(at + c.len_utf8()..).unwrap_or_default();
+        let is_pair = || {
+            let end = next.find(|c: char| !c.is_ascii_alphanumeric() && !"_-.".contains(c));
+            end.is_some_and(|end| end > 0 && next.get(end..).is_some_and(|rest| rest.starts_with(['=', ':'])))
+        };
+        match c {
+            '"' | '<' | '>' | '|' | '`' | '。' | '，' | '、' | '！' | '」' | '；' => true,
+            '}' if rest.get(..at).is_some_and(|front| front.contains('{')) => false,
+            ';' | '&' | ',' | '}' | ')' => {
+                next.is_empty()
+                    || next.starts_with(char::is_whitespace)
+                    || next.starts_with(['"', '\'', '}', ',', ')'])
+                    || is_pair()
+            }
+            _ => c.is_whitespace() || is_latin && is_wide(c),
+        }
+    };
+    let end = rest.char_indices().find(|part| is_end(*part)).map_or(rest.len(), |(at, _)| at);
+    let mut value = rest.get(..end)?;
+    while let Some(front) = value.strip_suffix(ENDING) {
+        // `${NAME}`
+        let last = value.get(front.len()..)?;
+        if [("}", '{'), (")", '('), ("]", '[')]
+            .iter()
+            .any(|(close, open)| last == *close && front.contains(*open))
+        {
+            break;
+        }
+        value = front;
+    }
+    Some((marks, value.len()))
+}
