@@ -105,7 +105,7 @@ impl Command {
         if let Some(package) = packages.first() {
             self.push(Role::Package, package, None);
         } else if let Some(name) = task_name(script).filter(|name| is_named(name) || !is_directory_named) {
-            self.push(Role::Program, &name, None);
+            self.push_script_name(&name);
         }
         let words = packages.iter().map(String::as_str);
         let words: Vec<&str> = words.chain((script != "start").then_some(script)).collect();
