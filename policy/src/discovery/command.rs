@@ -44,6 +44,8 @@ pub(super) struct Command {
     /// The path of the script that its own interpreter loads first, whatever that runs in turn; empty where it loads something
     /// else.
     pub(super) loads: Option<String>,
+    /// The piece with the name of a project's script or task, if nothing stands behind that.
+    script_name: Option<usize>,
     /// What the outermost bridge or runner stands for: see [`targets::target`].
     pub(super) target: Option<String>,
     /// How many pieces stand in front of what the outermost bridge runs, and the innermost.
@@ -203,7 +205,7 @@ impl Command {
                 self.push(Role::Package, &names::package(name), None);
             }
             Inner::Name(name) => self.push(Role::Program, name, None),
-            Inner::Task(name, _) => self.push(Role::Program, &name.unwrap_or_default(), None),
+            Inner::Task(name, _) => self.push_script_name(&name.unwrap_or_default()),
             Inner::Image(image) => {
                 self.versioned(names::image_version(image));
                 self.push(Role::Image, &names::image(image), None);
@@ -371,9 +373,19 @@ impl Command {
     }
 
     pub(super) fn push(&mut self, role: Role, name: &str, path: Option<&str>) {
+        // What follows in a shell's text is the server, and what the script is called says nothing of it (`npm run sync; node x.js`).
+        if let Some(name) = self.script_name.take().and_then(|at| self.pieces.get_mut(at)) {
+            name.role = Role::Tool;
+        }
         if self.pieces.len() < MAX_PIECES {
             self.pieces.push(Piece { role, name: name.to_owned(), path: path.map(str::to_owned) });
         }
+    }
+
+    /// The name of a project's script or task.
+    pub(super) fn push_script_name(&mut self, name: &str) {
+        self.push(Role::Program, name, None);
+        self.script_name = self.pieces.len().checked_sub(1);
     }
 
     fn container(&mut self, engine: &str, args: &[&str], level: usize) {

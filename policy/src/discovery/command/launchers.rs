@@ -79,16 +79,16 @@ impl Command {
     pub(super) fn bun(&mut self, args: &[&str], level: usize) {
         let mut own = tables::BUN.before(args).to_vec();
         let rest = match tables::BUN.behind(args) {
+            ["x", rest @ ..] => return self.package(rest, &tables::DLX, level),
             ["run", rest @ ..] => {
                 own.extend(tables::BUN.before(rest));
                 rest
             }
-            rest => rest,
+            _ => args,
         };
         self.enter(options::value(&own, DIRECTORIES));
         let packages: Vec<&str> = options::all(&own, "-F --filter").collect();
         match tables::BUN.behind(rest) {
-            ["x", rest @ ..] => self.package(rest, &tables::DLX, level),
             [script, ..] if !packages.is_empty() => self.scripts(&packages, Some(script)),
             [script, ..] if self.directory.is_some() && is_generic_script(script) => {
                 self.push(Role::Script, "", Some(script));

@@ -105,7 +105,7 @@ impl Command {
         if let Some(package) = packages.first() {
             self.push(Role::Package, package, None);
         } else if let Some(name) = task_name(script).filter(|name| is_named(name) || !is_directory_named) {
-            self.push(Role::Program, &name, None);
+            self.push_script_name(&name);
         }
         let words = packages.iter().map(String::as_str);
         let words: Vec<&str> = words.chain((script != "start").then_some(script)).collect();
@@ -122,7 +122,7 @@ impl Command {
         let Some(piece) = self.pieces.last_mut() else { return };
         match file {
             Some(file) => {
-                if piece.role == Role::Program {
+                if name.is_none() && piece.role == Role::Program {
                     piece.role = Role::Tool;
                 }
                 self.push(Role::Script, "", Some(file));
@@ -147,4 +147,47 @@ fn workspace(filter: &str) -> Option<String> {
         return None;
     }
     Some(if name.starts_with('@') { names::package(name) } else { names::base(name).to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_is_called_without_what_says_nothing() {
+        let cases = [
+            ("boost:mcp", "boost-mcp"),
+            (":tide-mcp:run", "tide-mcp"),
+            ("start:tide", "tide"),
+            ("run_tide_mcp", "run_tide_mcp"),
+            ("mcp:start[tide]", "tide"),
+            ("mcp:start", ""),
+            ("start-server", ""),
+            ("dev:stdio", ""),
+            ("[", ""),
+            ("", ""),
+        ];
+        for (task, expected) in cases {
+            assert_eq!(task_name(task).unwrap_or_default(), expected, "{task}");
+        }
+    }
+
+    #[test]
+    fn filter_selects_a_package() {
+        let cases = [
+            ("tide", "tide"),
+            ("@bay/tide", "@bay/tide"),
+            ("...@bay/tide", "@bay/tide"),
+            ("@bay/tide^...", "@bay/tide"),
+            ("{./packages/tide}", "tide"),
+            ("./packages/tide/", "tide"),
+            ("@bay/*", ""),
+            ("!tide", ""),
+            ("[main]", ""),
+            ("...", ""),
+        ];
+        for (filter, expected) in cases {
+            assert_eq!(workspace(filter).unwrap_or_default(), expected, "{filter}");
+        }
+    }
 }
