@@ -51,6 +51,11 @@ fn said(yaml: &str, steps: &[Do<'_>]) -> Vec<String> {
                 let call =
                     json!({"id": 2, "method": "tools/call", "params": {"name": tool}}).to_string() + "\n";
                 wire.pieces(id(server), C2S, [call.repeat(*times).as_bytes()]);
+                // A read counts from its answer.
+                if *tool == "read_file" {
+                    let read = json!({"id": 2, "result": {"content": []}}).to_string() + "\n";
+                    wire.pieces(id(server), S2C, [read.as_bytes()]);
+                }
             }
             Wait(seconds) => wire.wait(*seconds),
         }

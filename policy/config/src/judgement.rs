@@ -350,7 +350,7 @@ impl Default for CrossServer {
 pub struct ReadThenSend {
     /// Whether the rule applies.
     pub enabled: bool,
-    /// The longest time between the read and the send. More than 0.
+    /// The longest time between the answer to the read and the send. More than 0.
     pub window: Period,
 }
 
@@ -387,7 +387,7 @@ pub struct CrossServerFlow {
     pub enabled: bool,
     /// Whether the rule applies only within one turn. With `false`, it applies within `window`.
     pub same_turn_only: bool,
-    /// The longest time between the read and the write or send, with `same_turn_only: false`. More than 0.
+    /// The longest time between the answer to the read and the write or send, with `same_turn_only: false`. More than 0.
     pub window: Period,
 }
 

@@ -41,10 +41,12 @@ const OUTPUTS: &[&str] = &[
 /// Modals behind a person: "so that you can send it".
 const ABLE: &[&str] = &["can", "could", "may", "might", "will", "would", "must", "should"];
 /// Verbs of using a tool, in orders to a model.
-const USES: &[&str] =
-    &["use", "call", "run", "invoke", "execute", "try", "prefer", "consult", "do", "trigger"];
+const USES: &[&str] = &[
+    "use", "call", "run", "invoke", "execute", "try", "prefer", "consult", "do", "trigger", "check", "read",
+    "review",
+];
 /// Those that a tool does itself with what it has made, in the middle of a sentence: "builds it, and run it first".
-const RUNS: &[&str] = &["run", "invoke", "execute", "try", "do"];
+const RUNS: &[&str] = &["run", "invoke", "execute", "try", "do", "check", "read", "review"];
 /// The same as [`USES`] in "it must be called".
 const USED: &[&str] = &["used", "called", "run", "invoked", "executed", "tried", "preferred", "consulted"];
 /// What stands for the tool itself, alone or in front of one of [`TOOLS`].
@@ -134,6 +136,8 @@ const AHEAD: &[&str] = &[
     "step",
     "start",
     "choice",
+    "will",
+    "ll",
 ];
 /// What a clause begins with that says before or after what a tool is used, or instead of what.
 const BESIDE: &[&str] = &[
@@ -239,6 +243,13 @@ pub(super) fn actors(tokens: &[Token]) -> Vec<Actor> {
         all.extend(actors(tokens.get(comma + 1..).unwrap_or_default()));
         return all;
     }
+    let names_another = (1..tokens.len()).any(|at| {
+        matches!(tokens.get(at), Some(Token::Name)) && matches!(text(at - 1), "with" | "using" | "via" | "by")
+    });
+    // "Before calling this, open a session."
+    let is_prerequisite = matches!(text(0), "before" | "after")
+        && matches!(text(1), "using" | "calling" | "running" | "invoking")
+        && SELF.contains(&text(2));
     let has_comma = (0..tokens.len()).any(|at| text(at) == ",");
     for at in begin..tokens.len() {
         let (this, before) = (text(at), at.checked_sub(1).map_or("", text));
@@ -256,7 +267,8 @@ pub(super) fn actors(tokens: &[Token]) -> Vec<Actor> {
             let is_own = AGAIN.contains(&this) && goes_on(at + 1) && !PERSONS.contains(&text(at + 1))
                 || by_you && (is_fronted || matches!(before, "," | "and")) && is_third(this)
                 || of_person && is_passive;
-            if ends_front {
+            let is_order = is_verb(at) || matches!(this, "you" | "please" | "make" | "first" | "always");
+            if ends_front && !(is_prerequisite && is_order) {
                 all.extend(actors(tokens.get(at..).unwrap_or_default()));
                 return all;
             }
@@ -277,9 +289,11 @@ pub(super) fn actors(tokens: &[Token]) -> Vec<Actor> {
         let person = |at: usize| if is_article(at) { at + 1 } else { at };
         let is_person = PERSONS.contains(&text(person(at + 1)));
         let two_before = at.checked_sub(2).map_or("", text);
+        // "So that you can send it", "you must create it", "you can delete it with delete_page".
         let is_able = ABLE.contains(&this)
             && PERSONS.contains(&before)
-            && matches!(two_before, "that" | "so" | "which" | "whom" | "what");
+            && (matches!(two_before, "that" | "so" | "which" | "whom" | "what")
+                || before == "you" && (matches!(this, "must" | "should") || names_another));
         let is_output_used = this == "used"
             && matches!(before, "be" | "is" | "are")
             && (0..at).any(|at| OUTPUTS.contains(&text(at)));
@@ -288,12 +302,15 @@ pub(super) fn actors(tokens: &[Token]) -> Vec<Actor> {
         } else if BESIDE.contains(&this) && (lead.is_some() || is_person) {
             Some(Actor::User)
         } else if WISHES.contains(&this) && (lead.is_some() || is_person)
-            || WANTS.contains(&this) && PERSONS.contains(&before) && text(at + 1) == "to"
+            || WANTS.contains(&this)
+                && (PERSONS.contains(&before) || ABLE.contains(&before) && PERSONS.contains(&two_before))
+                && text(at + 1) == "to"
             || lead == Some(Lead::Worth) && FOR.contains(&this)
         {
             Some(if lead == Some(Lead::Needed) { Actor::User } else { Actor::Wish })
         } else if lead == Some(Lead::Use) && this == "to" && text(at + 1).ends_with("ing")
             || is_next_order
+            || at == 0 && is_prerequisite
             || at == 0 && matches!(this, "before" | "after" | "prior" | "instead") && !has_comma
             || lead == Some(Lead::Needed) && (FOR.contains(&this) || this == "by")
         {
@@ -347,7 +364,7 @@ fn lead(tokens: &[Token]) -> Option<(Lead, usize)> {
     }
     let follows = |at: usize| {
         let next = text(at);
-        BEHIND.contains(&next) || BESIDE.contains(&next) || WISHES.contains(&next)
+        BEHIND.contains(&next) || BESIDE.contains(&next) || WISHES.contains(&next) || next.ends_with("ly")
     };
     let is_worth = (0..at).any(|at| WORTH.contains(&text(at)));
     if is_worth && (BESIDE.contains(&text(at)) || WISHES.contains(&text(at)) || text(at) == "for") {
@@ -358,7 +375,7 @@ fn lead(tokens: &[Token]) -> Option<(Lead, usize)> {
     {
         return Some((Lead::Use, at + 1));
     }
-    if !USES.contains(&text(at)) || tells_of_itself && !tells_you {
+    if !USES.contains(&text(at)) || tells_of_itself && !tells_you && !is_worth {
         return None;
     }
     if matches!(tokens.get(at + 1), Some(Token::Name)) {
