@@ -20,6 +20,26 @@ const KEYWORDS: [&str; 16] = [
     "timezone",
 ];
 
+/// Signs between a name and its value, in any language: the longest first.
+const SIGNS: [&str; 14] =
+    ["||=", "??=", "===", "=>", ":=", "==", "|=", "?=", "+=", "<-", "=", ":", "＝", "："];
+
+/// The sign between a name and its value that a text begins with.
+pub(super) fn sign(text: &str) -> Option<&'static str> {
+    SIGNS.into_iter().find(|sign| text.starts_with(sign))
+}
+
+/// Where in the value of a setting the next line has another one: `a: X`, `b: c`.
+pub(super) fn next_line(value: &str) -> Option<usize> {
+    let is_setting = |at: &usize| {
+        let next = value.get(at + 1..).unwrap_or_default().trim_start_matches([' ', '\t', '-', '"', '\'']);
+        let end = next.find(|c: char| !c.is_alphanumeric() && !"_.-".contains(c)).unwrap_or(0);
+        let behind = next.get(end..).unwrap_or_default().trim_start_matches(['"', '\'', ' ']);
+        next.is_empty() || end > 0 && behind.starts_with([':', '='])
+    };
+    value.match_indices('\n').map(|(at, _)| at).find(is_setting)
+}
+
 /// Where the next setting begins in a text that begins with the value of one. `front` is in front of the value, up to its sign.
 pub(super) fn next_setting(front: &str, value: &str) -> Option<usize> {
     let front = front.trim_end().strip_suffix(['=', '＝'])?;
