@@ -23,7 +23,11 @@ pub(super) fn secret_cells(text: &str) -> Vec<Range<usize>> {
         for separator in SEPARATORS {
             let headings = cells(heading, separator);
             let rest = lines.get(at + 1..).unwrap_or_default();
-            let has_rule = rest.first().is_some_and(|(_, line)| is_rule(line));
+            let Some((_, next)) = rest.first() else { break };
+            if headings.len() < 2 || !headings.iter().all(|(_, cell)| is_heading(cell, separator)) {
+                continue;
+            }
+            let has_rule = is_rule(next);
             let secrets: Vec<usize> = (0..headings.len())
                 .filter(|column| {
                     headings.get(*column).is_some_and(|(_, cell)| is_name(cell))
@@ -31,12 +35,14 @@ pub(super) fn secret_cells(text: &str) -> Vec<Range<usize>> {
                         && (has_rule || headings.len() > 2 || *column > 0)
                 })
                 .collect();
-            if secrets.is_empty() || !headings.iter().all(|(_, cell)| is_heading(cell, separator)) {
+            if secrets.is_empty() {
                 continue;
             }
             for (start, line) in rest.iter().skip(usize::from(has_rule)) {
                 let cells = cells(line, separator);
-                if cells.len() != headings.len() || cells.len() < 2 {
+                // `user | lena | password | X`, line by line: no headings.
+                let is_name = |column: &usize| cells.get(*column).is_some_and(|(_, cell)| is_name(cell));
+                if cells.len() != headings.len() || secrets.iter().any(is_name) {
                     break;
                 }
                 let of_line = secrets.iter().filter_map(|column| cells.get(*column));

@@ -5,7 +5,9 @@ use super::names::{is_secret_name, is_secret_parameter};
 use super::settings::{end_of_braces, next_line, next_setting, sign};
 use super::tokens::{is_known_secret, is_random};
 use super::url::{mask_url, settings, userinfo};
-use super::values::{is_harmless, is_plain_flag, is_public, is_reference, is_scheme, is_way};
+use super::values::{
+    begins_reference, is_harmless, is_plain_flag, is_public, is_reference, is_scheme, is_way,
+};
 
 /// One argument being masked.
 pub(super) struct Masking<'a> {
@@ -116,10 +118,12 @@ impl<'a> Masking<'a> {
         let before = self.before;
         let (word, after) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
         // `arn:aws:secretsmanager:…`, in which words are as names of secrets are.
-        let end =
-            self.rest.find([' ', '\t', '\n', '"', '\'', '\\', '<', '>', ',', ';']).unwrap_or(self.rest.len());
-        if !self.prose && self.rest.get(..end).is_some_and(is_reference) {
-            return self.keep(end);
+        if !self.prose && begins_reference(self.rest) {
+            let ends = [' ', '\t', '\n', '"', '\'', '\\', '<', '>', ',', ';'];
+            let end = self.rest.find(ends).unwrap_or(self.rest.len());
+            if self.rest.get(..end).is_some_and(is_reference) {
+                return self.keep(end);
+            }
         }
         if after.starts_with("://") {
             let end = self.rest.find([' ', '\t', '\n', '"', '\'', '\\', '<', '>']).unwrap_or(self.rest.len());

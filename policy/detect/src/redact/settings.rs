@@ -42,7 +42,7 @@ pub(super) fn next_line(value: &str) -> Option<usize> {
 
 /// Where the next setting begins in a text that begins with the value of one. `front` is in front of the value, up to its sign.
 pub(super) fn next_setting(front: &str, value: &str) -> Option<usize> {
-    let front = front.trim_end().strip_suffix(['=', '＝'])?;
+    let is_of_several = front.trim_end().strip_suffix(['=', '＝'])?.contains('=');
     let is_setting = |at: &usize| {
         let is_escaped = value.get(..*at).is_some_and(|before| before.ends_with('\\'));
         let separator = value.get(*at..*at + 1).unwrap_or_default();
@@ -53,7 +53,7 @@ pub(super) fn next_setting(front: &str, value: &str) -> Option<usize> {
         let assigned = rest.trim_start().strip_prefix('=').map(str::trim_start);
         // In a text that is one value, a blank may be part of it.
         let is_known = separator != " "
-            || front.contains('=')
+            || is_of_several
             || KEYWORDS.contains(&name.trim_end().to_ascii_lowercase().as_str());
         !is_escaped
             && is_known

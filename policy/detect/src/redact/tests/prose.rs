@@ -106,6 +106,7 @@ const SAID: &[&str] = &[
     "\"tokens\": [\"#\", \"#\"]",
     "user | password\n-----|-----\nlena | #\n",
     "| user | password | role |\n|---|---|---|\n| lena | # | crew |\n| ole | # | crew |\n",
+    "| user | lena | password | # |\n| user | ole | password | # |\n",
     "user\tpassword\nlena\t#\n",
     "user,password,role\nlena,#,crew\n",
     "<tr><td>password</td><td>#</td></tr>",
