@@ -5,6 +5,8 @@
 //! has few possible values gets no hash at all: [`is_guessable`].
 
 mod argv;
+mod columns;
+mod commands;
 mod mask;
 mod names;
 mod options;

@@ -57,7 +57,7 @@ pub fn redact_argv(argv: &[String]) -> Vec<String> {
         // `Authorization: Bearer abc` as three arguments.
         let is_first = is_scheme(arg) && !(before.starts_with('-') && before.contains("auth"))
             || name.is_some_and(|name| name.ends_with(':')) && is_credential(arg);
-        name = (is_first || masked != MASK && announces(arg)).then_some(*arg);
+        name = (is_first || masked == *arg && announces(arg)).then_some(*arg);
         kept.push(cut(masked));
         before = arg;
     }

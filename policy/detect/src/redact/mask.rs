@@ -2,10 +2,12 @@
 
 use super::MASK;
 use super::names::{is_secret_name, is_secret_parameter};
-use super::settings::{end_of_braces, next_setting};
+use super::settings::{end_of_braces, next_line, next_setting, sign};
 use super::tokens::{is_known_secret, is_random};
 use super::url::{mask_url, settings, userinfo};
-use super::values::{is_harmless, is_plain_flag, is_public, is_reference, is_scheme, is_way};
+use super::values::{
+    begins_reference, is_harmless, is_plain_flag, is_public, is_reference, is_scheme, is_way,
+};
 
 /// One argument being masked.
 pub(super) struct Masking<'a> {
@@ -116,10 +118,12 @@ impl<'a> Masking<'a> {
         let before = self.before;
         let (word, after) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
         // `arn:aws:secretsmanager:…`, in which words are as names of secrets are.
-        let end =
-            self.rest.find([' ', '\t', '\n', '"', '\'', '\\', '<', '>', ',', ';']).unwrap_or(self.rest.len());
-        if !self.prose && self.rest.get(..end).is_some_and(is_reference) {
-            return self.keep(end);
+        if !self.prose && begins_reference(self.rest) {
+            let ends = [' ', '\t', '\n', '"', '\'', '\\', '<', '>', ',', ';'];
+            let end = self.rest.find(ends).unwrap_or(self.rest.len());
+            if self.rest.get(..end).is_some_and(is_reference) {
+                return self.keep(end);
+            }
         }
         if after.starts_with("://") {
             let end = self.rest.find([' ', '\t', '\n', '"', '\'', '\\', '<', '>']).unwrap_or(self.rest.len());
@@ -193,14 +197,16 @@ impl<'a> Masking<'a> {
             return self.value(word, closing + length, before);
         }
         let blanks = behind.len() - behind.trim_start().len();
-        match behind.trim_start().chars().next() {
-            Some(sign @ ('=' | '＝')) => self.value(word, closing + blanks + sign.len_utf8(), before),
+        let next = behind.trim_start();
+        if let Some(sign) = sign(next) {
             // `ghcr.io/acme/auth:latest` is an image.
-            Some(sign @ (':' | '：'))
-                if !matches!(before, Some('/' | '@')) || self.is_windows_option(word) =>
-            {
-                self.value(word, closing + blanks + sign.len_utf8(), before);
+            let is_image = matches!(before, Some('/' | '@')) && !self.is_windows_option(word);
+            if !is_image || !sign.starts_with([':', '：']) {
+                self.value(word, closing + blanks + sign.len(), before);
             }
+            return;
+        }
+        match next.chars().next() {
             // `setenv('TOKEN', 'abc')`
             Some(',') if self.is_called_with(word, quotes(after)) => {
                 let to = behind.find([',']).map_or(0, |at| at + 1);
@@ -265,8 +271,10 @@ impl<'a> Masking<'a> {
 
     /// Whether the word that was kept last stands in these quotation marks as the first argument of a call.
     pub(super) fn is_called_with(&self, word: &str, marks: usize) -> bool {
+        // `setProperty("acme.token", …)`
         let front =
-            self.out.strip_suffix(word).and_then(|front| front.get(..front.len().checked_sub(marks)?));
+            self.out.strip_suffix(word).map(|front| front.trim_end_matches(|c| is_name(c) || c == '.'));
+        let front = front.and_then(|front| front.get(..front.len().checked_sub(marks)?));
         marks > 0 && front.is_some_and(|front| front.ends_with('('))
     }
 
@@ -333,7 +341,7 @@ impl<'a> Masking<'a> {
         match (opening, self.quote) {
             (0, Some(quote)) => find_mark(value, quote.encode_utf8(&mut [0; 4])),
             (0, None) if self.shell => self.end_of_word(),
-            (0, None) => value.len(),
+            (0, None) => next_line(value).unwrap_or(value.len()),
             _ => find_mark(value, mark),
         }
     }
@@ -397,7 +405,9 @@ impl<'a> Masking<'a> {
             (_, quote) => {
                 let end = quote
                     .map_or(self.rest.len(), |quote| find_mark(self.rest, quote.encode_utf8(&mut [0; 4])));
-                next_setting(&self.out, self.rest.get(..end).unwrap_or_default()).unwrap_or(end)
+                let value = self.rest.get(..end).unwrap_or_default();
+                let line = next_line(value).unwrap_or(end);
+                next_setting(&self.out, value.get(..line).unwrap_or_default()).unwrap_or(line)
             }
         }
     }

@@ -8,12 +8,13 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::MASK;
+use super::columns::{is_rule, secret_cells};
+use super::commands::masked_options;
 use super::mask::{Masking, is_member, member_value, quotes};
 use super::names::{is_secret_name, is_secret_phrase};
-use super::options::{Verdict, is_program, judge};
 use super::pem::private_keys;
 use super::said::{is_bare, is_place, is_sentence};
-use super::shell;
+use super::settings;
 use super::values::{is_credential, is_harmless, is_scheme};
 
 /// How far behind a name its value may stand, in words: `the password to the database is X`.
@@ -21,6 +22,8 @@ const MAX_WORDS_BETWEEN: usize = 8;
 /// Longest value in quotation marks, in bytes; and longest gap in parentheses.
 const MAX_QUOTED: usize = 256;
 const MAX_PARENTHESIS: usize = 48;
+/// Shortest row of dots between a name and its value, in bytes.
+const MIN_LEADERS: usize = 3;
 /// Most words of a mnemonic (BIP-39), and of a passphrase.
 const MAX_MNEMONIC: usize = 24;
 const MAX_PASSPHRASE: usize = 8;
@@ -35,12 +38,13 @@ const COPULAS: [&str; 20] = [
     "is", "was", "are", "were", "equals", "reads", "becomes", "being", "ist", "lautet", "war", "es", "era",
     "est", "è", "é", "är", "er", "это", "=",
 ];
-/// The same, written without blanks: Chinese and Japanese.
-const JOINED_COPULAS: [char; 4] = ['是', '为', '為', 'は'];
-/// Words between a name and what it is of.
-const OF: [&str; 24] = [
-    "to", "for", "of", "on", "in", "at", "from", "with", "used", "by", "für", "zu", "zum", "zur", "von",
-    "vom", "de", "del", "para", "pour", "du", "di", "per", "для",
+/// The same, written without blanks: Chinese, Japanese and Korean.
+const JOINED_COPULAS: [char; 6] = ['是', '为', '為', 'は', '는', '은'];
+/// Words between a name and what it is of, or who has it.
+const OF: [&str; 44] = [
+    "to", "for", "of", "on", "in", "at", "from", "with", "used", "by", "that", "which", "you", "we", "i",
+    "they", "he", "she", "needed", "für", "zu", "zum", "zur", "von", "vom", "de", "del", "para", "pour",
+    "du", "di", "per", "en", "sur", "voor", "van", "til", "till", "dla", "do", "для", "от", "к", "на",
 ];
 /// Words between a verb and the value, or that a change is told with.
 const SET: [&str; 22] = [
@@ -73,7 +77,9 @@ const SET: [&str; 22] = [
 pub(crate) fn redact_prose(text: &str, from: usize, random: bool) -> String {
     let keys = private_keys(text).into_iter().map(|range| (range, MASK.to_owned())).collect();
     let (text, from) = edited(text, from, keys);
-    let (text, from) = edited(&text, from, options(&text));
+    let (text, from) = edited(&text, from, masked_options(&text));
+    let cells = secret_cells(&text).into_iter().map(|range| (range, MASK.to_owned())).collect();
+    let (text, from) = edited(&text, from, cells);
     Masking::prose(&text, from, random).run()
 }
 
@@ -98,65 +104,6 @@ fn edited(text: &str, from: usize, edits: Vec<(Range<usize>, String)>) -> (Cow<'
     (out.into(), moved)
 }
 
-/// What stands in place of secrets behind options of known programs, line by line: `curl -u me:SECRET`.
-fn options(text: &str) -> Vec<(Range<usize>, String)> {
-    let mut edits = Vec::new();
-    let mut start = 0;
-    for line in text.split_inclusive('\n') {
-        let words = words(line);
-        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
-        if texts.iter().any(|word| word.starts_with('-') || is_program(word)) {
-            let mut before = "";
-            for (word, verdict) in words.iter().zip(judge(&texts)) {
-                // Programs have names that are words of sentences, too.
-                let is_said = !before.starts_with('-') && is_sentence(&word.text, true);
-                if let Verdict::Masked(masked) = verdict
-                    && !is_said
-                {
-                    edits.push((start + word.range.start..start + word.range.end, masked));
-                }
-                before = &word.text;
-            }
-        }
-        start += line.len();
-    }
-    edits
-}
-
-/// The words of a line of prose, without marks around them. An apostrophe begins no quotation.
-fn words(line: &str) -> Vec<shell::Word> {
-    let is_mark = |c: char| "\"'`*()[]{}<>“”‘’„«»".contains(c);
-    let mut words = Vec::new();
-    let mut at = 0;
-    while let Some(begin) = line.get(at..).and_then(|rest| rest.find(|c: char| !c.is_whitespace())) {
-        let begin = at + begin;
-        let rest = line.get(begin..).unwrap_or_default();
-        let mut end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-        let word = rest.get(..end).unwrap_or_default();
-        // `-p'a b'`, `--user "me:a b"`
-        let quote = word.find(['"', '\'']).filter(|at| *at == 0 || word.starts_with('-'));
-        if let Some(open) = quote
-            && let Some(mark) = word.get(open..).and_then(|rest| rest.chars().next())
-            && let Some(close) =
-                rest.get(open + 1..).and_then(|rest| rest.find(mark)).filter(|at| *at < MAX_QUOTED)
-        {
-            end = end.max(open + 1 + close + 1);
-        }
-        let whole = rest.get(..end).unwrap_or_default();
-        let front = whole.len() - whole.trim_start_matches(is_mark).len();
-        let text =
-            whole.trim_matches(is_mark).trim_end_matches(['.', ',', ';', '!', '?', '|', ')', '"', '\'', '`']);
-        let range = begin + front..begin + front + text.len();
-        let text: String =
-            text.chars().filter(|c| !text.starts_with('-') || !matches!(c, '"' | '\'')).collect();
-        if !text.is_empty() {
-            words.push(shell::Word { range, text });
-        }
-        at = begin + end;
-    }
-    words
-}
-
 /// How a value is introduced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
@@ -179,19 +126,26 @@ impl Masking<'_> {
         };
         let text = self.rest.get(length + opening..length + opening + value).unwrap_or_default();
         let is_secret = match by {
-            By::Sign | By::Cell(_) => opening > 0 && !matches!(by, By::Cell(_)) || !is_sentence(text, false),
+            // An object has names of its own, and a command is masked as others are.
+            By::Sign => {
+                opening > 0
+                    || !text.starts_with(['{', '('])
+                        && text != "$"
+                        && !text.starts_with("$(")
+                        && !is_sentence(text, false)
+            }
+            // Headings have no values beside them.
+            By::Cell(_) => {
+                let behind = self.rest.get(length..).unwrap_or_default();
+                !is_sentence(text, false) && !behind.split('\n').nth(1).is_some_and(is_rule)
+            }
             By::Word => opening > 0 || !is_sentence(text, true) && !is_place(text),
             By::Nothing if opening > 0 => !is_sentence(text, true) && !name.eq_ignore_ascii_case("key"),
             By::Nothing => is_bare(text),
         };
         // `key="TOKEN" value="X"`: the name itself.
         let is_name = self.rest.get(length + opening + value..).is_some_and(|rest| is_member(text, rest));
-        if value == 0
-            || !is_secret
-            || is_name
-            || is_harmless(name, text)
-            || !self.is_named(name, by != By::Nothing)
-        {
+        if value == 0 || !is_secret || is_name || is_harmless(name, text) || !self.is_named(name) {
             return;
         }
         self.keep(length + opening);
@@ -225,7 +179,7 @@ impl Masking<'_> {
     }
 
     /// Whether the word that was kept last names a secret, by itself or with those before it: `mot de passe`, not `sort key`.
-    fn is_named(&self, word: &str, all: bool) -> bool {
+    fn is_named(&self, word: &str) -> bool {
         let front = self.out.strip_suffix(word).unwrap_or_default();
         let front = front.get(front.floor_char_boundary(front.len().saturating_sub(MAX_PARENTHESIS))..);
         let front = front.unwrap_or_default().rsplit(['\n', '.', '!', '?', ';', ':', ',', '|', '"']).next();
@@ -235,12 +189,14 @@ impl Masking<'_> {
             (Some(last), None) => vec![format!("{last} {word}")],
             _ => Vec::new(),
         };
-        if is_secret_name(word, !all) {
+        if is_secret_name(word, false) {
             // Keys that are none.
             let is_key = word.to_lowercase().ends_with("key");
             return !is_key || phrases.first().is_none_or(|phrase| is_secret_name(phrase, false));
         }
-        all && phrases.iter().any(|phrase| is_secret_phrase(phrase))
+        let is_sql = word.eq_ignore_ascii_case("by")
+            && phrases.first().is_some_and(|phrase| phrase.eq_ignore_ascii_case("identified by"));
+        is_sql || phrases.iter().any(|phrase| is_secret_phrase(phrase))
     }
 
     /// How far it is from here to where a value may begin, and by what that is introduced.
@@ -249,6 +205,15 @@ impl Masking<'_> {
         let closing = rest.len() - rest.trim_start_matches(CLOSING).len();
         let after = rest.get(closing..)?;
         let blanks = |text: &str| text.len() - text.trim_start_matches([' ', '\u{a0}']).len();
+        // `<td>password</td><td>X</td>`
+        if let Some(tag) =
+            after.strip_prefix("</").and_then(|tag| tag.split_once('>')).map(|(_, next)| next.trim_start())
+            && tag.starts_with('<')
+            && !tag.starts_with("</")
+            && let Some(end) = tag.find('>').filter(|end| *end < MAX_PARENTHESIS)
+        {
+            return Some((rest.len() - tag.len() + end + 1, By::Cell('<')));
+        }
         if let Some(length) = member_value(after) {
             return Some((closing + length + blanks(after.get(length..)?), By::Sign));
         }
@@ -267,39 +232,54 @@ impl Masking<'_> {
         // A pipe of a shell is none.
         let line = self.out.rsplit('\n').next().unwrap_or_default().trim_start();
         let of_line = next.split('\n').next().unwrap_or_default();
-        if next.starts_with('|') && (line.starts_with('|') || of_line.matches('|').count() > 1) {
+        if next.starts_with('|')
+            && settings::sign(next).is_none()
+            && (line.starts_with('|') || of_line.matches('|').count() > 1)
+        {
             return Some((at + 1, By::Cell('|')));
         }
-        if next.starts_with('(')
-            && let Some(end) = next.find(')').filter(|end| *end < MAX_PARENTHESIS)
+        if next.starts_with(['(', '（'])
+            && let Some(end) = next.find([')', '）']).filter(|end| *end < MAX_PARENTHESIS)
         {
-            at += end + 1;
+            at += end + next.get(end..)?.chars().next()?.len_utf8();
             at += blanks(rest.get(at..)?);
             next = rest.get(at..)?;
+        }
+        // `password ...... X`
+        let leaders = next.len() - next.trim_start_matches(['.', '…', '·']).len();
+        if leaders >= MIN_LEADERS {
+            at += leaders + blanks(rest.get(at + leaders..)?);
+            next = rest.get(at..)?;
+            return Some(sign(next).map_or((at, By::Word), |(length, by)| (at + length, by)));
         }
         if let Some((length, by)) = sign(next) {
             return Some((at + length, by));
         }
+        // `the password's value is X`
+        if let Some(behind) = ["'s ", "’s "].iter().find_map(|end| rest.strip_prefix(end))
+            && ["value ", "content ", "text "].iter().any(|word| behind.starts_with(word))
+        {
+            return self.told(rest.len() - behind.len(), true);
+        }
         if at == 0 || closing > 0 && at == closing {
             return None;
         }
-        self.told(at).or(Some((at, By::Nothing)))
+        self.told(at, false).or(Some((at, By::Nothing)))
     }
 
     /// The same, of words: ` is `, ` to the database is `, ` was changed to `.
-    fn told(&self, from: usize) -> Option<(usize, By)> {
+    fn told(&self, from: usize, mut is_of: bool) -> Option<(usize, By)> {
         let line = self.rest.get(from..)?.split('\n').next()?;
         let mut at = 0;
-        let mut is_of = false;
         let mut is_said = false;
         for (number, part) in line.split_inclusive([' ', '\u{a0}']).take(MAX_WORDS_BETWEEN + 4).enumerate() {
             let word = part.trim_end();
             let is = |list: &[&str]| list.iter().any(|one| word.eq_ignore_ascii_case(one));
             let name = word.trim_end_matches([':', '=', '：']);
             match () {
-                _ if is_said && is(&SET) => {}
+                _ if is_said && (is(&SET) || word == ":") => {}
                 _ if is_said => return Some((from + at, By::Word)),
-                _ if is(&COPULAS) => is_said = true,
+                _ if COPULAS.iter().any(|one| name.eq_ignore_ascii_case(one)) => is_said = true,
                 _ if number == 0 && is(&["to"]) && self.is_change() => is_said = true,
                 _ if number == 0 && is(&OF) => is_of = true,
                 _ if number == 0 && (is(&["changed", "set", "reset"]) || line.starts_with("has been ")) => {
@@ -313,7 +293,10 @@ impl Masking<'_> {
             }
             at += part.len();
         }
-        (is_said && at < line.len()).then_some((from + at, By::Word))
+        // `Your password is:`, and the next line.
+        let next = self.rest.get(from + at..)?.trim_start();
+        let is_announced = at < line.len() || line.trim_end().ends_with(':');
+        (is_said && is_announced && !next.is_empty()).then_some((self.rest.len() - next.len(), By::Word))
     }
 
     /// Whether the words before the last one say that something is set: `set the password`.
@@ -357,7 +340,9 @@ impl Masking<'_> {
         for _ in 1..most {
             let Some(to) = next(end) else { break };
             let word = self.rest.get(end + 1..to).unwrap_or_default();
-            if !is_lower(word) || is_sentence(word, false) {
+            let is_end =
+                self.rest.get(end..end + 1) != Some(" ") || most != MAX_MNEMONIC && is_sentence(word, false);
+            if !is_lower(word) || is_end {
                 break;
             }
             end = to;
@@ -381,7 +366,7 @@ fn member(text: &str) -> Option<usize> {
 /// A sign between a name and its value, with the blanks behind it: its length.
 fn sign(text: &str) -> Option<(usize, By)> {
     let (signs, by) = match text.chars().next()? {
-        '=' | ':' | '：' | '＝' => (text.trim_start_matches(['=', ':', '：', '＝', '>', '~']), By::Sign),
+        _ if let Some(sign) = settings::sign(text) => (text.get(sign.len()..)?, By::Sign),
         '→' | '⇒' | '—' | '–' => (text.trim_start_matches(['→', '⇒', '—', '–']), By::Word),
         '-' => (text.strip_prefix("->").or_else(|| text.strip_prefix("- "))?, By::Word),
         _ => return None,
@@ -389,7 +374,12 @@ fn sign(text: &str) -> Option<(usize, By)> {
     // `**Password:** X`
     let marked = signs.trim_start_matches('*');
     let behind = if marked.starts_with(char::is_whitespace) { marked } else { signs };
-    Some((text.len() - behind.trim_start().len(), by))
+    let value = behind.trim_start();
+    // A block of YAML: `password: |`, and the next line.
+    let line = value.split('\n').next()?;
+    let is_block = ["|", ">", "|-", ">-", "|+", ">+"].contains(&line.trim_end());
+    let value = if is_block { value.get(line.len()..)?.trim_start() } else { value };
+    Some((text.len() - value.len(), by))
 }
 
 /// A value that a text begins with: how long what opens it is, and how long it is itself.
@@ -404,6 +394,12 @@ fn value(text: &str, by: By, name: &str) -> Option<(usize, usize)> {
     let marks = text.len() - text.trim_start_matches(['*', '\\']).len();
     let rest = text.get(marks..)?;
     let mark = rest.chars().next()?;
+    // A list of secrets.
+    if mark == '['
+        && let Some(end) = rest.find(']').filter(|end| *end < MAX_QUOTED)
+    {
+        return Some((marks, end + 1));
+    }
     let close = match mark {
         '"' | '\'' | '`' => Some(mark),
         '“' | '„' | '”' => Some('”'),

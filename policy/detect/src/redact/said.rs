@@ -7,10 +7,9 @@ const WORDS: &str = "a an and any are as at be been before below but by can cann
     our out over per please same secret set shall she should so some somewhere still such than that the their them then there \
     these they this those to too under until up upon us used using very via was we were what when where which while who why will \
     with without would you your yours \
-    absent bad correct default different expired fine forbidden good important incorrect invalid known long mandatory missing \
-    new old ok okay plain private public random ready required right safe secure sensitive short strong temporary unique \
-    unknown unset valid weak wrong yes always already also available both called currently encrypted hashed \
-    stored leaked lost masked redacted revoked rotated provided given sent shown kept case non \
+    absent empty expired forbidden incorrect invalid mandatory missing required unset always already also available both called \
+    currently encrypted hashed stored leaked lost masked redacted revoked rotated provided given sent shown kept case non value \
+    pairs name sort field string str int integer number bool boolean object array dict bytes any none null strict \
     access act add admin all answer append ask avoid begin call change click close collect contact continue copy create delete disable \
     disregard do don't download enable ensure enter execute fetch fill find first follow forget forward get give go grant ignore \
     include insert instead keep leave let list log login look make manager message next note obtain open override paste policy post \
@@ -19,6 +18,9 @@ const WORDS: &str = "a an and any are as at be been before below but by can cann
     write \
     ask siehe bitte der die das dem den und nicht ein eine wird muss le la les un une et pas voir el los las y no ver il lo una non \
     vedi см не и в на";
+/// Words that say how a secret is, which are values behind a sign.
+const QUALITIES: &str = "bad correct default different fine good important known long new ok okay old plain private public random \
+    ready right safe secure sensitive short strong temporary unique unknown valid weak wrong";
 /// Ends of words that say how something is.
 const ENDS: [&str; 10] = ["ed", "ing", "able", "ible", "less", "ful", "ous", "ive", "ary", "ory"];
 
@@ -31,6 +33,7 @@ pub(super) fn is_sentence(text: &str, loose: bool) -> bool {
     let parts: Vec<&str> = lower.split('-').collect();
     let is_word = |word: &str| {
         WORDS.split_whitespace().any(|one| one == word)
+            || loose && QUALITIES.split_whitespace().any(|one| one == word)
             || loose && word.len() > 5 && ENDS.iter().any(|end| word.ends_with(end))
     };
     let is_plain = lower.chars().all(|c| c.is_alphabetic() || matches!(c, '-' | '\''));
@@ -50,5 +53,11 @@ pub(super) fn is_bare(text: &str) -> bool {
     let has = |is: fn(&u8) -> bool| text.as_bytes().iter().any(is);
     let is_plain =
         text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.contains(['/', '(', '<', '=', ':']);
-    text.len() >= MIN_BARE && is_plain && has(u8::is_ascii_alphabetic) && has(u8::is_ascii_digit)
+    let parts: Vec<&str> = text.split('-').collect();
+    let is_phrase = parts.len() > 2
+        && parts.iter().all(|part| part.len() > 2 && part.bytes().all(|byte| byte.is_ascii_alphabetic()))
+        && !parts.last().is_some_and(|part| is_sentence(part, true));
+    text.len() >= MIN_BARE
+        && is_plain
+        && (is_phrase || has(u8::is_ascii_alphabetic) && has(u8::is_ascii_digit))
 }

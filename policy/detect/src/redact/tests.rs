@@ -305,6 +305,10 @@ fn secrets_in_command_lines_are_redacted() {
             &["node", "-e", "E[\"A_TOKEN\"] = \"a b\"; go()"],
             &["node", "-e", "E[\"A_TOKEN\"] = \"***\"; go()"],
         ),
+        (&["s", "host: x\napi_key: a b\nport: 1"], &["s", "host: x\napi_key: ***\nport: 1"]),
+        (&["s", "auth: oauth\ntoken: abc\n"], &["s", "auth: oauth\ntoken: ***\n"]),
+        (&["sshpass", "-pPW", "scp", "a"], &["sshpass", "-p***", "scp", "a"]),
+        (&["s", "Tr0ub4dor3CorrectHorseBattery9"], &["s", "***"]),
         (&["s", "Authorization:", "Token", "abc", "x"], &["s", "Authorization:", "***", "***", "x"]),
         (&["s", "<a><token>b c</token><d>e</d></a>"], &["s", "<a><token>***</token><d>e</d></a>"]),
         // Harmless.

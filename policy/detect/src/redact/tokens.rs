@@ -73,6 +73,9 @@ pub(super) fn is_random(word: &str) -> bool {
 /// Shortest word that makes a name one of words, in letters: random text has shorter ones, too.
 const WORD_LETTERS: usize = 4;
 
+/// Most numbers in such a name: `Log4j2…`.
+const MAX_NUMBERS: usize = 2;
+
 /// `WeatherServerApplication2`: the name of a class, most of which is words that begin with a capital.
 fn is_compound(name: &str) -> bool {
     let is_start = |at: &usize| name.as_bytes().get(*at).is_some_and(|byte| !byte.is_ascii_lowercase());
@@ -89,5 +92,7 @@ fn is_compound(name: &str) -> bool {
         }
         from = to;
     }
-    words > 1 && 5 * letters >= 3 * name.len()
+    let is_digit = |c: char| c.is_ascii_digit();
+    let numbers = name.split(|c| !is_digit(c)).filter(|digits| !digits.is_empty()).count();
+    words > 1 && numbers <= MAX_NUMBERS && 5 * letters >= 3 * name.len()
 }

@@ -84,10 +84,16 @@ impl Reference {
     }
 }
 
+/// Whether a text begins as the name of a secret's place does.
+pub(super) fn begins_reference(text: &str) -> bool {
+    REFERENCES.iter().any(|reference| text.starts_with(reference.beginning))
+}
+
 /// `op://Private/tide/token`: whether a value names where a secret is.
 pub(super) fn is_reference(value: &str) -> bool {
     let is_plain = |c: char| c.is_alphanumeric() || "/:#._-+?=&@ ".contains(c);
-    value.chars().all(is_plain)
+    begins_reference(value)
+        && value.chars().all(is_plain)
         && REFERENCES.iter().any(|reference| {
             value.strip_prefix(reference.beginning).is_some_and(|rest| {
                 let words = || rest.split(['/', ':', '#']).filter(|word| !word.is_empty());
