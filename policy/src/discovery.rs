@@ -121,8 +121,8 @@ impl NamePatterns {
                 let module = module.flatten();
                 // `cd /srv/weather-mcp && node index.js`: the directory that a command line names.
                 let directory = command.directory.as_deref().and_then(|directory| {
-                    let path =
-                        piece.place().filter(|_| names::telling_part(&piece.name, piece.role).is_none())?;
+                    let path = names::place(piece)
+                        .filter(|_| names::telling_part(&piece.name, piece.role).is_none())?;
                     names::telling_directory(path, Some(directory))
                 });
                 let texts = [
@@ -340,7 +340,7 @@ fn telling(piece: &Piece, cwd: Option<&str>) -> Option<(u8, String)> {
     if let Some(id) = names::telling_part(&piece.name, piece.role) {
         return Some((piece.role.rank(), id));
     }
-    names::telling_directory(piece.place()?, cwd).map(|id| (2, id))
+    names::telling_directory(names::place(piece)?, cwd).map(|id| (2, id))
 }
 
 /// An id that can stand in a log line, a metric label and a policy.

@@ -5,6 +5,7 @@ mod launchers;
 mod runners;
 mod scripts;
 mod targets;
+mod tasks;
 
 use super::options::{self, is_in};
 use super::piece::{Piece, Role};
@@ -438,7 +439,7 @@ fn is_preparation(words: &[String]) -> bool {
         program => {
             let plain = plain(names::base(program));
             let mut words = first.into_iter().chain(words).filter(|word| !word.starts_with('-'));
-            let makes = |word: &str| is_in(tables::MAKING, word) || scripts::is_build(word);
+            let makes = |word: &str| is_in(tables::MAKING, word) || tasks::is_build(word);
             is_in(tables::TOOLS, plain)
                 || is_no_server(plain)
                 || is_in(tables::MAKERS, plain)

@@ -1,7 +1,7 @@
 //! Which names say something, and how names are got out of package specifiers and paths.
 
 use super::options::is_in;
-use super::piece::Role;
+use super::piece::{Piece, Role};
 use super::places::{self, split_extension, unversioned};
 use super::tables::RUNTIME_IMAGES;
 
@@ -118,6 +118,16 @@ pub(super) fn stem(path: &str) -> &str {
 pub(super) fn title(path: &str) -> &str {
     let stem = unversioned(stem(path));
     stem.strip_prefix('.').and_then(|stem| stem.strip_suffix("-wrapped")).unwrap_or(stem)
+}
+
+/// Whether a piece is a module of a name that every other project has (`src.server`): its directory says which it is.
+pub(super) fn is_nameless_module(piece: &Piece) -> bool {
+    piece.role == Role::Module && telling_part(&piece.name, piece.role).is_none()
+}
+
+/// The path by which a directory names a piece: that of a module is below the working directory.
+pub(super) fn place(piece: &Piece) -> Option<&str> {
+    piece.path.as_deref().or_else(|| is_nameless_module(piece).then_some("main"))
 }
 
 /// The id that a name gives, if it says something.

@@ -1,7 +1,8 @@
 //! Interpreters, package runners and build tools: what their arguments say that runs.
 
 use super::inline::{self, Inline};
-use super::scripts::{DIRECTORIES, is_generic_script};
+use super::scripts::DIRECTORIES;
+use super::tasks::is_generic_script;
 use super::{Command, is_python, plain, runs};
 use crate::discovery::options::{self, Options, is_in};
 use crate::discovery::piece::Role;

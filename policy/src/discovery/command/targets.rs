@@ -5,7 +5,7 @@ mod words;
 
 use std::borrow::Cow;
 
-use super::{Command, scripts};
+use super::{Command, tasks};
 use crate::discovery::options::{self, Options, is_in};
 use crate::discovery::piece::Role;
 use crate::discovery::{names, places};
@@ -228,7 +228,7 @@ impl Bridge {
 
     /// The task of a project that it runs; `None`: there is none that serves.
     fn task<'a>(&self, found: &Arguments<'a>) -> Option<Inner<'a>> {
-        let task = found.operands.first().filter(|task| !scripts::is_build(task))?;
+        let task = found.operands.first().filter(|task| !tasks::is_build(task))?;
         let file = match self.tasks {
             Tasks::None => return None,
             Tasks::Own => None,
@@ -242,7 +242,7 @@ impl Bridge {
                 None => file.to_owned(),
             }),
         };
-        Some(Inner::Task(scripts::task_name(task), file))
+        Some(Inner::Task(tasks::task_name(task), file))
     }
 
     /// The options in front of its subcommand, and what stands behind that.
@@ -411,7 +411,7 @@ fn known_by(command: &Command, text: &str) -> String {
                 places::lasting(&format!("{directory}/{path}"))
             }
             (Some(path), _) => places::lasting(path),
-            (None, Some(directory)) if piece.is_nameless_module() => {
+            (None, Some(directory)) if names::is_nameless_module(piece) => {
                 format!("{} in {}", piece.name, places::lasting(directory))
             }
             (None, _) => piece.name.clone(),
