@@ -11,7 +11,7 @@ use ToolCategory::{Compute, Read, Send, Unknown, Write};
 type Verbs = (ToolCategory, Option<&'static str>, bool, &'static str);
 
 /// The first verbs of a category are those of the requirements; the others are those of published servers. (`transition`:
-/// `jira_transition_issue` of sooperset/mcp-atlassian; `dial`, `speak`: servers for telephony and for text to speech.)
+/// `jira_transition_issue` of sooperset/mcp-atlassian; `speak`: servers for text to speech.)
 const VERBS: &[Verbs] = &[
     (
         Read,
@@ -57,7 +57,7 @@ const VERBS: &[Verbs] = &[
         Send,
         Some("network.http"),
         false,
-        "send notify publish submit announce deliver dispatch emit transmit remind synchronize respond escalate dial speak",
+        "send notify publish submit announce deliver dispatch emit transmit remind synchronize respond escalate speak",
     ),
     (
         Send,

@@ -23,9 +23,9 @@ const CHANGING: &[(&str, usize)] = &[
     (".yarn/unplugged", 1),
     ("__virtual__", 2),
     ("__virtual__/*/*/cache", 1),
-    // pipx run: a hash of the specification
     // pyapp: a number for each distribution, in front of the version (ofek.dev/pyapp)
     ("pyapp/*", 1),
+    // pipx run: a hash of the specification
     ("pipx/.cache", 1),
     (".cache/pipx", 1),
     // deno: a hash or a version behind the package

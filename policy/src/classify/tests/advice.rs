@@ -184,7 +184,6 @@ fn verbs_act_with_their_objects() {
         ("search_places", "Searches for places near a station, in order of distance.", "read"),
         ("make_phone_call", "Make a call to a number", "send network.http"),
         ("phone", "Places a call to a customer.", "send network.http"),
-        ("dial_number", "Dials a number.", "send network.http"),
         ("speak_text", "Speaks a text.", "send network.http"),
         ("folder", "Gives access to a folder.", "write fs.write"),
         ("resolve_incident", "Resolves an incident", "write fs.write"),
