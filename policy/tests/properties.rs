@@ -7,6 +7,8 @@ mod counting;
 #[path = "support/wire.rs"]
 mod wire;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use mcpwarden_policy::{ConnectionId, Direction, Engine, Exec, GapCause, Input, Process, Timestamp};
 use proptest::prelude::*;
 
@@ -108,6 +110,13 @@ fn fresh() -> Engine {
     engine(&DETECTOR)
 }
 
+/// One case of these tests at a time: they share regular expressions, and a thread that finds the cache of one in use makes another, which
+/// stays.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -116,6 +125,7 @@ proptest! {
         lines in prop::collection::vec((any::<bool>(), line()), 0..20),
         sizes in prop::collection::vec(1usize..50, 1..20),
     ) {
+        let _alone = alone();
         let run = |sizes: Option<&[usize]>| {
             let mut wire = Wire::new(fresh());
             wire.open(1, "files");
@@ -140,6 +150,7 @@ proptest! {
 
     #[test]
     fn equal_inputs_emit_identical_event_bytes(steps in prop::collection::vec((0u64..3, step()), 0..60)) {
+        let _alone = alone();
         let run = || {
             let mut wire = Wire::new(fresh());
             play(&mut wire, 1, &steps);
@@ -150,6 +161,7 @@ proptest! {
 
     #[test]
     fn random_steps_never_panic_nor_leak_memory(steps in prop::collection::vec((0u64..3, step()), 0..60)) {
+        let _alone = alone();
         let mut wire = Wire::new(fresh());
         let mut kept = Vec::new();
         for round in 0..4 {
@@ -158,9 +170,7 @@ proptest! {
             wire.out = Vec::new();
             kept.push(Memory::now().live);
         }
-        // Pins outlive their servers, and tables keep their size: what the first rounds left is there once. So is the cache of a regular
-        // expression that is made while the thread of another test has the one that there was: what leaks grows with each round.
-        let grows = |pair: &[i64]| pair[1] > pair[0] + 1_024;
-        prop_assert!(!kept[1..].windows(2).all(grows), "{:?}", kept);
+        // Pins outlive their servers, and tables keep their size: what the first rounds left is there once.
+        prop_assert!(kept[3] <= kept[1] + 1_024, "{:?}", kept);
     }
 }
