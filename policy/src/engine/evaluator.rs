@@ -27,6 +27,7 @@ mod verdict;
 
 pub use approvals::WaitingTool;
 pub(super) use entries::{as_all_read, beside_entries, listed_entries};
+pub(super) use inspection::find_repeated;
 pub use judge::{Judge, ServerStanding};
 
 use std::borrow::Cow;

@@ -4,6 +4,7 @@
 //! them; some regard the case of keys and some do not. A frame is read as the strictest reader does. What others read in it is read
 //! as well, and that they differ is reported.
 
+use super::evaluator::find_repeated;
 use super::reporter::About;
 use super::seen::{Reading, Seen};
 use super::{Engine, Output, exchange, trace};
@@ -171,17 +172,13 @@ impl Engine {
         let Otherwise { respelled, others } = Otherwise::of(message.raw, seen.direction);
         let is_irregular = seen.reading.is_irregular || !others.is_empty();
         let seen = Seen { reading: Reading { is_irregular, ..seen.reading }, ..seen };
-        if let (Kind::Invalid, Some(name)) = (&message.kind, message.repeated) {
-            self.repeated_in_none(seen, name, out);
+        if let Kind::Invalid = message.kind {
+            self.repeated_in_none(seen, message, out);
         }
         self.spelled(seen, message, respelled, out);
         for json in &others {
             let mut scratch = String::new();
-            let parsed = protocol::parse(json.as_bytes(), &mut scratch).ok();
-            let Some(mut other) = parsed.and_then(|parsed| parsed.messages.into_iter().next()) else {
-                continue;
-            };
-            other.misdirected(seen.direction);
+            let Some(other) = first_message(json, seen.direction, &mut scratch) else { continue };
             if !says_the_same(&message.kind, &other.kind) {
                 self.one_reading(seen, &other, out);
             }
@@ -189,11 +186,10 @@ impl Engine {
     }
 
     /// Reports a member that stands twice in what is a message for some readers only.
-    fn repeated_in_none(&mut self, seen: Seen<'_>, name: &str, out: &mut Vec<Output>) {
+    fn repeated_in_none(&mut self, seen: Seen<'_>, message: &Message<'_>, out: &mut Vec<Output>) {
         let cx = &mut self.parts(out).cx;
-        let Some(inspection) = cx.config.inspection.as_ref() else { return };
         let mut found = Inspection::default();
-        inspection.detector.repeated(&format!("/{name}"), &mut found);
+        find_repeated(cx.config.inspection.as_ref(), message, &mut found);
         if let Some(scope) = cx.connections.scope(seen.connection) {
             cx.report_found(&scope, seen.time, &About::of(Subject::Message), &found);
         }
@@ -212,15 +208,13 @@ impl Engine {
         };
         let place = (seen.connection, seen.direction, seen.time);
         let mut scratch = String::new();
-        let parsed = protocol::parse(respelled.json.as_bytes(), &mut scratch).ok();
-        let other = parsed.and_then(|parsed| parsed.messages.into_iter().next());
+        let other = first_message(&respelled.json, seen.direction, &mut scratch);
         // What a user has entered has names of its own.
         if other.as_ref().is_some_and(|other| is_entered(seen.direction, &message.kind, &other.kind)) {
             return self.one_reading(seen, message, out);
         }
         self.irregular(place, Structure::AmbiguousKey, &respelled.key, "", out);
-        let Some(mut other) = other else { return self.one_reading(seen, message, out) };
-        other.misdirected(seen.direction);
+        let Some(other) = other else { return self.one_reading(seen, message, out) };
         match (&message.kind, &other.kind) {
             (Kind::Invalid, _) => self.one_reading(seen, &other, out),
             (Kind::Response { id, .. }, Kind::Response { id: same, result }) if id.key() == same.key() => {
@@ -252,6 +246,13 @@ impl Engine {
         }
         self.with(out, |exchange, ev, cx| exchange.message(ev, cx, seen, message, fingerprint));
     }
+}
+
+/// The first message of a text, as it can be meant from this side.
+fn first_message<'a>(json: &'a str, direction: Direction, scratch: &'a mut String) -> Option<Message<'a>> {
+    let mut message = protocol::parse(json.as_bytes(), scratch).ok()?.messages.into_iter().next()?;
+    message.misdirected(direction);
+    Some(message)
 }
 
 /// Whether a message is a user's answer to an elicitation, and is one to whoever does not regard the case of keys.

@@ -146,8 +146,7 @@ fn nested<'a>(of: &'a RawValue, depth: usize, places: &mut Vec<&'a RawValue>) {
     if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(of.get()) {
         return list.into_iter().for_each(|inner| nested(inner, depth + 1, places));
     }
-    let Ok(Pairs(members)) = serde_json::from_str(of.get()) else { return };
-    let members: Vec<(String, &RawValue)> = members;
+    let Ok(Pairs(members)) = serde_json::from_str::<Pairs<'a>>(of.get()) else { return };
     for (name, value) in members {
         let is_known = places.iter().any(|place| std::ptr::eq(place.get(), value.get()));
         if is_known || depth == 0 && name == "projects" || name == "inputSchema" {

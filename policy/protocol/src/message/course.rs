@@ -61,7 +61,7 @@ impl<'a> Course<'a> {
             _ => ResultKind::Complete,
         };
         // What has contents is taken for the end by readers of older revisions.
-        let goes_on = kind != ResultKind::Complete && members(json, CONTENTS).iter().all(Option::is_none);
+        let goes_on = kind != ResultKind::Complete && !Self::has_contents(json);
         let task = task_id.or_else(|| task.and_then(|task| members(task.get(), ["taskId"])[0]));
         Self {
             kind: if goes_on { kind } else { ResultKind::Complete },

@@ -252,6 +252,7 @@ impl Mender<'_> {
 
     fn escape(&mut self) {
         self.skip(1);
+        let is_json5 = self.escapes == Escapes::Json5;
         match self.rest.chars().next() {
             // A backslash in front of a control character escapes nothing: it stands for itself.
             Some(character @ ..' ') => {
@@ -259,14 +260,9 @@ impl Mender<'_> {
                 self.control(character);
             }
             Some('\'') => self.replace(1, "'"),
-            Some('x' | 'v' | '0') if self.escapes == Escapes::Bare => {
-                let length = self.rest.chars().next().map_or(0, char::len_utf8);
-                let by = self.rest.get(..length).unwrap_or_default().to_owned();
-                self.respell(length, &by);
-            }
-            Some('x') => self.byte(),
-            Some('v') => self.respell(1, "\\u000b"),
-            Some('0') => self.respell(1, "\\u0000"),
+            Some('x') if is_json5 => self.byte(),
+            Some('v') if is_json5 => self.respell(1, "\\u000b"),
+            Some('0') if is_json5 => self.respell(1, "\\u0000"),
             // Who takes an escape that JSON does not have takes the character for itself (JSON5, Jackson).
             Some(character) if !r#""\/bfnrtu"#.contains(character) => {
                 self.mended = Mended { any: true, syntax: true };

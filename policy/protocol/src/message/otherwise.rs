@@ -1,4 +1,5 @@
-//! A message as further readers take it: those that take the first of members with one name, and those whose strings end at a NUL.
+//! A message as further readers take it: those that take the first of members with one name, those to whom null says nothing, and those
+//! whose strings end at a NUL.
 
 use memchr::memmem;
 use serde_json::Value;

@@ -175,13 +175,15 @@ pub(super) fn all_inputs(json: &RawValue) -> Vec<&RawValue> {
 /// without what its requests are evaluated with. `None` where all of it is.
 pub(super) fn rest(json: &RawValue, parts: &[Option<&RawValue>]) -> Option<Box<RawValue>> {
     let is_part = |value: &RawValue| parts.iter().flatten().any(|part| std::ptr::eq(part.get(), value.get()));
-    let has_requests = || all_inputs(json).into_iter().any(|inputs| protocol::entries(inputs).is_some());
-    // Of a long answer no copy is made for nothing.
-    if parts.iter().all(Option::is_none) && !has_requests() {
+    if parts.iter().all(Option::is_none) && all_inputs(json).is_empty() {
         return None;
     }
     let members = protocol::all_members(json.get())?;
-    if !members.iter().any(|(_, value)| is_part(value)) && !has_requests() {
+    // Of a long answer no copy is made for nothing.
+    if !members
+        .iter()
+        .any(|(key, value)| is_part(value) || key == INPUTS && protocol::entries(value).is_some())
+    {
         return None;
     }
     let mut text = String::from("{");

@@ -10,7 +10,11 @@ use crate::protocol::{Kind, Message, Method, TELLING, members, repeated_member};
 use crate::terms::SessionId;
 
 /// Adds that a message which is no call has a member twice.
-pub(super) fn find_repeated(inspection: Option<&Inspect>, message: &Message<'_>, found: &mut Inspection) {
+pub(in crate::engine) fn find_repeated(
+    inspection: Option<&Inspect>,
+    message: &Message<'_>,
+    found: &mut Inspection,
+) {
     let Some(inspection) = inspection else { return };
     if let Some(field) = repeated(message) {
         inspection.detector.repeated(&field, found);

@@ -105,9 +105,9 @@ impl<'a> Answer<'a> {
                 is_failed: result.is_none(),
             }),
             Operation::Response { method, result, .. } => {
-                let kind = result.map(|result| Course::of(result.get()).kind);
+                let goes_on = |result: &RawValue| Course::of(result.get()).kind == ResultKind::InputRequired;
                 let is_end = matches!(method, "prompts/get" | "resources/read" | "completion/complete")
-                    && kind != Some(ResultKind::InputRequired);
+                    && !result.is_some_and(goes_on);
                 // The result of a call whose answer was its task (MCP 2025-11-25).
                 let of_task = method == "tasks/result";
                 (is_end || of_task).then(|| Self {
