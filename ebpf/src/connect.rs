@@ -17,7 +17,7 @@ use mcpwarden_abi::{
     Address, AddressKey, BECAUSE_BLOCKED, BECAUSE_DEFAULT, BECAUSE_DENIED, BECAUSE_EGRESS, BECAUSE_KNOWN,
     BEGINNING_WORDS, Beginnings, ConnectInfo, ConnectionId, Counter, Flow, KEY_BITS, MEMBERSHIPS, Member,
     NETWORK_ANY_NETNS, NETWORK_DEFAULT_DENY, NETWORK_DISCOVER, NETWORK_ENFORCE, NETWORK_NAMESPACES,
-    NETWORK_PORT_PREFIXES, NETWORK_PREFIXES, RECORD_CONNECT, RecordHeader, SET_ALL, VERDICT_ALLOW,
+    NETWORK_PORT_PREFIXES, NETWORK_PREFIXES, READ_NOT, RECORD_CONNECT, RecordHeader, SET_ALL, VERDICT_ALLOW,
     VERDICT_DENY, VERDICT_NONE,
 };
 
@@ -25,7 +25,7 @@ use crate::{
     kernel::{self, at_most, load, offset},
     member,
     ring::{RING, header},
-    socket,
+    socket::{self, Destination},
     tables::{self, NETWORK, SELECTED},
 };
 
@@ -59,15 +59,6 @@ const PASS: i32 = 1;
 /// The caller gets EPERM.
 const REFUSE: i32 = 0;
 
-/// Where something goes.
-#[derive(Clone, Copy)]
-pub struct Destination {
-    /// What it reaches: the unspecified address is the loopback.
-    address: [u8; 16],
-    port: u16,
-    loopback: bool,
-}
-
 /// What one set of rules says of a destination.
 #[derive(Clone, Copy)]
 struct Evaluation {
@@ -76,8 +67,8 @@ struct Evaluation {
     blocked: bool,
     blocked_by: u32,
     server: u32,
-    /// Whether that one is spoken to in plain text.
-    plain: bool,
+    /// How that one is read: one of the `READ_…` constants.
+    read: u8,
     rule: u32,
 }
 
@@ -88,7 +79,7 @@ const NOTHING: Evaluation = Evaluation {
     blocked: false,
     blocked_by: 0,
     server: 0,
-    plain: false,
+    read: READ_NOT,
     rule: 0,
 };
 
@@ -112,6 +103,8 @@ pub struct Judgement {
     to: Destination,
     /// What is said to everybody.
     all: u8,
+    /// See [`Evaluation::read`].
+    read: u8,
     /// One of the `BECAUSE_…` constants.
     because: u8,
     enforced: bool,
@@ -144,16 +137,17 @@ pub fn ipv6(ctx: *mut bpf_sock_addr) -> [u32; 4] {
     }
 }
 
-/// A socket is about to connect, or (`message`) a datagram about to be sent, to this address. What the hook is to return.
+/// A socket is about to connect, or (`message`) a datagram about to be sent, to the address that `asked` reads from the context. What the
+/// hook is to return.
 #[inline(always)]
-pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 {
+pub fn decide(ctx: *mut bpf_sock_addr, asked: impl Fn(*mut bpf_sock_addr) -> [u32; 4], message: bool) -> i32 {
     let Some(selected) = SELECTED.get_ptr(0) else { return PASS };
     // SAFETY: a live map value. Read once: it may change meanwhile.
     let slot = unsafe { core::ptr::read_volatile(selected) };
     let Some(network) = NETWORK.get(slot) else { return PASS };
     let tgid: u32 = load(kernel::current(), offset!(task_tgid));
     // SAFETY: a field of the hook's own context.
-    let (to, beginning) = destination(address, unsafe { (*ctx).user_port });
+    let (to, beginning) = destination(asked(ctx), unsafe { (*ctx).user_port });
     let all = if begins(slot, beginning) {
         let is_alone = network.flags & NETWORK_NAMESPACES != 0;
         let netns = if to.loopback || is_alone { netns_of(ctx) } else { 0 };
@@ -170,6 +164,7 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
         flags: network.flags,
         to,
         all: all.verdict,
+        read: all.read,
         because: BECAUSE_KNOWN,
         enforced: false,
         served: false,
@@ -191,11 +186,13 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
         // SAFETY: a helper on the hook's own context.
         socket::again(unsafe { bpf_get_socket_cookie(ctx.cast()) });
     }
-    let is_sniffed = all.plain || to.loopback && network.flags & NETWORK_DISCOVER != 0;
+    let is_sniffed = judgement.read != READ_NOT || to.loopback && network.flags & NETWORK_DISCOVER != 0;
     let captured = is_stream && is_sniffed && !refused;
     if said || captured {
         // SAFETY: a helper on the hook's own context.
         let socket = unsafe { bpf_get_socket_cookie(ctx.cast()) };
+        // Read once more: there is no room on the stack to keep it.
+        let address = asked(ctx);
         if !message || fresh(socket, address, to.port) {
             // SAFETY: fields of the hook's own context.
             let (family, protocol) = unsafe { ((*ctx).family, (*ctx).protocol) };
@@ -213,7 +210,7 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
                 port: to.port,
                 family: family as u16,
                 protocol: protocol as u8,
-                verdict: if denied { VERDICT_DENY } else { all.verdict },
+                verdict: if denied { VERDICT_DENY } else { judgement.all },
                 enforced: refused as u8,
                 because: judgement.because,
             };
@@ -221,7 +218,7 @@ pub fn decide(ctx: *mut bpf_sock_addr, address: [u32; 4], message: bool) -> i32 
                 tell(tgid, judgement.nearest, &info);
             }
             if captured {
-                socket::opens(ctx, socket, tgid, &to.address, &info, all.plain);
+                socket::opens(ctx, tgid, &judgement.to, &info, judgement.read);
             }
         }
     }
@@ -374,7 +371,7 @@ fn weigh(found: *const Address, said: &mut Evaluation, bits: &mut u8, until: &mu
     let found = unsafe { &*found };
     if found.server != 0 {
         said.server = found.server;
-        said.plain = found.plain != 0;
+        said.read = found.read;
     }
     if found.blocked_until_ns > *until && found.blocked_until_ns > tables::now() {
         *until = found.blocked_until_ns;

@@ -26,6 +26,11 @@ pub extern "C" fn measure(file: u64, key: ConnectionId) -> i32 {
         of_unix(file as Ptr, key, socket);
         return 0;
     }
+    // What passes it is encrypted, and no part of its streams.
+    // SAFETY: a live map value.
+    if unsafe { (*socket).tls } != 0 {
+        return 1;
+    }
     let Some(counts) = kernel::sock_of(file as Ptr).and_then(of_tcp) else { return 1 };
     for (direction, count) in counts.into_iter().enumerate() {
         // SAFETY: a live map value, of which this is written here alone.

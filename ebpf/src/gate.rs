@@ -19,7 +19,7 @@ use mcpwarden_abi::{
     CLIENT_TO_SERVER, Channel, ConnectionId, Counter, GATE_BECAUSE_CHANGED, GATE_BECAUSE_FORGOTTEN,
     GATE_BECAUSE_LOST, GATE_BECAUSE_RACE, GATE_BECAUSE_UNKNOWN, GATE_HTTP, GATE_LINES, GATE_NEUTRALIZED,
     GATE_NOBODY, GATE_NOT_NEUTRALIZABLE, GATE_OFF, GATE_PASSED, GATE_REFUSED, GATE_UNSEEN, GATE_WINDOW_MOST,
-    GateInfo, GateSettings, Positions, RECORD_GATE, RecordHeader,
+    GateInfo, GateSettings, Positions, RECORD_GATE, RecordHeader, SOCKET,
 };
 use mcpwarden_gate::{HttpRequests, View};
 use memory::{NOT_OVERWRITTEN, may_overwrite, overwrite};
@@ -36,7 +36,7 @@ use crate::{
     kernel, log,
     ring::{self, RING, header},
     source::{Coming, read},
-    tables,
+    tables, tls,
 };
 
 /// `linux/errno.h`
@@ -72,6 +72,9 @@ pub fn evaluate(channel: *const Channel, bytes: Coming) -> i32 {
     if is_blocked {
         // Whatever it asks for.
         settings.refuse_undecided = 1;
+    } else if id & SOCKET != 0 && tls::socket_over_tls(id).is_some() {
+        // What is written says nothing.
+        return 0;
     }
     let Some(entry) = tables::positions(id) else { return 0 };
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;

@@ -30,13 +30,17 @@ mod socket_scan;
 mod source;
 mod syscall;
 mod tables;
+mod tls;
+mod tls_probes;
 mod trampoline;
 
 use aya_ebpf::{
-    macros::{btf_tracepoint, cgroup_sock, cgroup_sock_addr, fentry, fexit, lsm, tracepoint},
+    macros::{
+        btf_tracepoint, cgroup_sock, cgroup_sock_addr, fentry, fexit, lsm, tracepoint, uprobe, uretprobe,
+    },
     programs::{
-        BtfTracePointContext, FEntryContext, FExitContext, LsmContext, SockAddrContext, SockContext,
-        TracePointContext,
+        BtfTracePointContext, FEntryContext, FExitContext, LsmContext, ProbeContext, RetProbeContext,
+        SockAddrContext, SockContext, TracePointContext,
     },
 };
 use syscall::op;
@@ -101,6 +105,21 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
     if ret >= 0 {
         syscall::returned(ctx.arg::<*const u8>(0), ret as u64);
     }
+    0
+}
+
+/// A function of a TLS library is called in a client: `int SSL_write(SSL *ssl, const void *buf, int num)` and the like, as the cookie of
+/// the attachment says.
+#[uprobe]
+pub fn tls_called(ctx: ProbeContext) -> u32 {
+    tls_probes::called(&ctx);
+    0
+}
+
+/// It returns.
+#[uretprobe]
+pub fn tls_returned(ctx: RetProbeContext) -> u32 {
+    tls_probes::returned(&ctx);
     0
 }
 
@@ -345,25 +364,25 @@ pub extern "C" fn socket_scan(ctx: *mut core::ffi::c_void) -> i32 {
 /// `BPF_CGROUP_INET4_CONNECT`: TCP and UDP sockets of IPv4, and IPv4 addresses given to UDP sockets of IPv6.
 #[cgroup_sock_addr(connect4)]
 pub fn connect4(ctx: SockAddrContext) -> i32 {
-    connect::decide(ctx.sock_addr, connect::ipv4(ctx.sock_addr), false)
+    connect::decide(ctx.sock_addr, connect::ipv4, false)
 }
 
 /// `BPF_CGROUP_INET6_CONNECT`: also IPv4 addresses in their mapped form.
 #[cgroup_sock_addr(connect6)]
 pub fn connect6(ctx: SockAddrContext) -> i32 {
-    connect::decide(ctx.sock_addr, connect::ipv6(ctx.sock_addr), false)
+    connect::decide(ctx.sock_addr, connect::ipv6, false)
 }
 
 /// `BPF_CGROUP_UDP4_SENDMSG`: a datagram with an address of its own.
 #[cgroup_sock_addr(sendmsg4)]
 pub fn sendmsg4(ctx: SockAddrContext) -> i32 {
-    connect::decide(ctx.sock_addr, connect::ipv4(ctx.sock_addr), true)
+    connect::decide(ctx.sock_addr, connect::ipv4, true)
 }
 
 /// `BPF_CGROUP_UDP6_SENDMSG`
 #[cgroup_sock_addr(sendmsg6)]
 pub fn sendmsg6(ctx: SockAddrContext) -> i32 {
-    connect::decide(ctx.sock_addr, connect::ipv6(ctx.sock_addr), true)
+    connect::decide(ctx.sock_addr, connect::ipv6, true)
 }
 
 /// `BPF_CGROUP_INET_SOCK_RELEASE`: a socket of IPv4 or IPv6 is closed; 5.9 to 6.18.

@@ -5,6 +5,7 @@
 //! tells of the end of those over TCP, and the next fd scan finds that of the others.
 
 mod endpoint;
+mod record;
 
 use aya_ebpf::{
     bindings::{BPF_NOEXIST, bpf_sock, bpf_sock_addr},
@@ -12,17 +13,16 @@ use aya_ebpf::{
 };
 use core::ffi::c_void;
 use mcpwarden_abi::{
-    CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Endpoint, FLAG_ADOPTED,
-    FLAG_LINES, Listener, Positions, RECORD_SOCKET, RECORD_SOCKET_CLOSED, RecordHeader, SOCKET,
-    SOCKETS_MOST_OF_ONE, STATE_CONFIRMED, STATE_OPEN, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, Socket,
-    SocketInfo, Stream, UNASKED_BYTES, UNIX, UNIX_NAME_BYTES,
+    CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Encrypted, Endpoint,
+    FLAG_ADOPTED, FLAG_LINES, Listener, Positions, READ_NOT, READ_TLS, SOCKET, SOCKETS_MOST_OF_ONE,
+    STATE_CONFIRMED, STATE_OPEN, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, Socket, SocketInfo, Stream,
+    TLS_UNBOUND, UNASKED_BYTES, UNIX, UNIX_NAME_BYTES,
 };
 
 use crate::{
     gate,
     kernel::{self, AF_UNIX, Ptr, offset},
     opening::{Opening, is_text, opening},
-    ring::{RING, header},
     source::read,
     tables::{self, FOUND, LIFTED, SOCKETS, SOCKETS_OF},
 };
@@ -63,6 +63,8 @@ static FRESH: Socket = Socket {
     far: ChannelKey { inode: 0, device: 0, generation: 0 },
     base: [0; 2],
     is_counted: 0,
+    tls: 0,
+    encrypted: Encrypted { all: [0; 2], before: [0; 2], calls: [0; 2] },
 };
 
 /// A socket is about to connect, perhaps once more: what it was connected to before is over.
@@ -78,33 +80,62 @@ pub extern "C" fn again(cookie: u64) -> i32 {
     0
 }
 
-/// A socket is about to connect to where `address` leads. `declared`: to a server, and everything is captured, as it is
-/// where one was found; else it shows with the first bytes.
+/// Where something goes.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Destination {
+    /// What it reaches: the unspecified address is the loopback.
+    pub address: [u8; 16],
+    /// In host byte order.
+    pub port: u16,
+    /// Whether that is a loopback address.
+    pub loopback: bool,
+}
+
+/// A socket is about to connect to where `to` leads. `reading`: how a declared server there is read, and everything is captured, as it
+/// is where one was found; [`READ_NOT`]: it shows with the first bytes.
 #[inline(always)]
-pub fn opens(
-    ctx: *mut bpf_sock_addr,
+pub fn opens(ctx: *mut bpf_sock_addr, tgid: u32, to: &Destination, info: &ConnectInfo, reading: u8) {
+    // SAFETY: a helper on the hook's own context.
+    let cookie = unsafe { bpf_get_socket_cookie(ctx.cast()) };
+    opens_tcp(cookie, kernel::number(sock_of(ctx)), tgid as u64 | (reading as u64) << 32, to, info);
+}
+
+/// As above; `process` is the process (tgid), and in its upper half how the server is read.
+///
+/// The verifier goes through it once, by itself: see [`crate::exec::report`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn opens_tcp(
     cookie: u64,
-    tgid: u32,
-    address: &[u8; 16],
-    info: &ConnectInfo,
-    declared: bool,
-) {
+    sock: u64,
+    process: u64,
+    to: *const Destination,
+    info: *const ConnectInfo,
+) -> i32 {
+    if to.is_null() || info.is_null() {
+        return 0;
+    }
+    // SAFETY: the verifier has seen that they are.
+    let (to, info) = unsafe { (&*to, &*info) };
+    let (tgid, reading) = (process as u32, (process >> 32) as u8);
+    let declared = reading != READ_NOT;
     let key = SOCKET | cookie;
-    let Some(inode) = inode_of(ctx) else {
+    let Some(inode) = kernel::key_of_sock(sock as Ptr) else {
         tables::count(Counter::SocketsUnread, 1);
-        return;
+        return 0;
     };
-    let Some(number) = tables::next_number() else { return };
+    let Some(number) = tables::next_number() else { return 0 };
     let Some(count) = room_of(info.uid, SOCKETS_MOST_OF_ONE) else {
         tables::count(Counter::SocketsRefused, 1);
-        return;
+        return 0;
     };
     // Nobody looks at it before its inode is a channel.
-    let Some(socket) = fresh(key) else { return };
+    let Some(socket) = fresh(key) else { return 0 };
     // SAFETY: a live map value.
     let (known, in_lines) = unsafe {
         (*socket).endpoint.netns_cookie = info.netns_cookie;
-        (*socket).endpoint.address = *address;
+        (*socket).endpoint.address = to.address;
         (*socket).endpoint.port = info.port;
         // The key lies in the table: the stack has no room for it.
         let known = declared || FOUND.get_ptr(&(*socket).endpoint).is_some();
@@ -128,16 +159,20 @@ pub fn opens(
         (*socket).info.connect = *info;
         // Its SYN is counted.
         (*socket).base[CLIENT_TO_SERVER as usize] = 1;
+        if reading == READ_TLS {
+            (*socket).tls = TLS_UNBOUND;
+        }
     }
     if !begin(key, &inode) {
-        return;
+        return 0;
     }
     tables::advance(count, 1);
     tables::watch(tgid);
     if known || in_lines {
         // Before anything that the gate does to it.
-        report(key, socket, if in_lines { FLAG_LINES } else { 0 });
+        record::opened(key, socket, if in_lines { FLAG_LINES } else { 0 });
     }
+    0
 }
 
 /// The current process has connected a Unix stream socket, of which this is the file: to what shows with the first bytes.
@@ -185,7 +220,7 @@ pub extern "C" fn opens_unix(file: u64, task: u64, state: u32) -> i32 {
     }
     entry.begin(key, &inode);
     if in_lines {
-        report(key, socket, FLAG_LINES);
+        record::opened(key, socket, FLAG_LINES);
     }
     0
 }
@@ -324,7 +359,7 @@ pub fn received(key: ConnectionId, direction: u8, address: u64, length: u64, byt
     // SAFETY: a live map value; the state is set here and by nobody else.
     unsafe { (*socket).positions.state = if is_lines { STATE_PLAUSIBLE } else { STATE_SUSPECT } };
     let adopted = if is_open { FLAG_ADOPTED } else { 0 };
-    report(key, socket, adopted | if is_lines { FLAG_LINES } else { 0 });
+    record::opened(key, socket, adopted | if is_lines { FLAG_LINES } else { 0 });
     true
 }
 
@@ -402,31 +437,19 @@ fn end(key: ConnectionId, socket: *mut Socket) {
     tables::forsake_far(far, key);
     leave(info.connect.uid);
     if positions.state < STATE_UNHEARD {
-        if let Some(mut record) = RING.reserve::<ClosedRecord>(0) {
-            let length = size_of::<[Stream; 2]>();
-            record.write(ClosedRecord {
-                header: RecordHeader {
-                    offset: key,
-                    ..header(RECORD_SOCKET_CLOSED, positions.number, (positions.pid, positions.uid), length)
-                },
-                streams: positions.streams,
-            });
-            record.submit(0);
-        } else {
-            tables::count(Counter::RingFullFacts, 1);
-        }
+        record::closed(key, socket);
         let _ = LIFTED.remove(&key);
     }
     let _ = SOCKETS.remove(&key);
 }
 
-/// The inode of the socket that the hook is about. `None` of the kernel's own sockets (those below MPTCP, for one), of
-/// which nobody has a file, and whose end is not told.
+/// The socket that the hook is about. It has no inode where it is the kernel's own (those below MPTCP, for one): nobody has a file of it, and
+/// its end is not told.
 #[inline(always)]
-fn inode_of(ctx: *mut bpf_sock_addr) -> Option<ChannelKey> {
+fn sock_of(ctx: *mut bpf_sock_addr) -> Ptr {
     // The verifier lets nothing be added to this pointer; it is a number once it was copied.
     // SAFETY: a field of the hook's own context; source and destination are live and of that size.
-    let sock = unsafe {
+    unsafe {
         let typed: *mut c_void = (*ctx).__bindgen_anon_1.sk.cast();
         let mut plain = core::ptr::null::<u8>();
         bpf_probe_read_kernel(
@@ -435,47 +458,5 @@ fn inode_of(ctx: *mut bpf_sock_addr) -> Option<ChannelKey> {
             (&raw const typed).cast::<c_void>(),
         );
         plain
-    };
-    kernel::key_of_sock(sock)
-}
-
-/// A record of a connection as it lies in the ring.
-#[repr(C)]
-struct SocketRecord {
-    header: RecordHeader,
-    info: SocketInfo,
-}
-
-/// That of its end.
-#[repr(C)]
-struct ClosedRecord {
-    header: RecordHeader,
-    streams: [Stream; 2],
-}
-
-/// Reports a connection, written in place: there is little stack where that is done.
-#[inline(always)]
-fn report(key: ConnectionId, socket: *const Socket, flags: u8) {
-    let Some(mut entry) = RING.reserve::<SocketRecord>(0) else {
-        tables::count(Counter::RingFullFacts, 1);
-        return;
-    };
-    let record = entry.as_mut_ptr();
-    // SAFETY: `record` is the reserved memory, all of which is written; `socket` is a live map value.
-    unsafe {
-        (*record).header.kind = RECORD_SOCKET;
-        (*record).header.direction = 0;
-        (*record).header.cause = 0;
-        (*record).header.flags = flags;
-        (*record).header.length = size_of::<SocketInfo>() as u32;
-        (*record).header.time_ns = tables::now();
-        (*record).header.connection = (*socket).positions.number;
-        (*record).header.offset = key;
-        (*record).header.pid = (*socket).positions.pid;
-        (*record).header.value = 0;
-        (*record).header.uid = (*socket).positions.uid;
-        (*record).header.zero = 0;
-        core::ptr::copy_nonoverlapping(&raw const (*socket).info, &raw mut (*record).info, 1);
     }
-    entry.submit(0);
 }

@@ -10,6 +10,7 @@
 // With "outcomes": FILE in the plan, what each call gives its caller is written there, one a line, {"tool": "…"} with
 // "result" (the answer), "error" (what is thrown) or "hangs" (seconds without either), and calling goes on after errors.
 // With "pause_until": FILE, the calls wait until FILE exists.
+// With "warm": URL, that is asked for first, over a connection of its own.
 // With "sdk": 2, the client is that of @modelcontextprotocol/client, in place of @modelcontextprotocol/sdk.
 // With "mode": "auto", "legacy" or a version, that client settles the era of the protocol so; it answers what servers ask.
 
@@ -35,6 +36,9 @@ const plan = JSON.parse(readFileSync(planPath, 'utf8'));
 const isSecond = plan.sdk === 2;
 const { Client } = await load(isSecond ? 'client' : 'sdk/client/index.js');
 const { StdioClientTransport } = await load(isSecond ? 'client/stdio' : 'sdk/client/stdio.js');
+if (plan.warm) {
+  await (await fetch(plan.warm)).text();
+}
 const log = openSync(logPath, 'w');
 const write = (dir, message) => writeSync(log, JSON.stringify({ dir, message }) + '\n');
 

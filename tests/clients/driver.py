@@ -10,6 +10,7 @@ Exits with 0 when everything was answered; a tool that answers with an error has
 With "outcomes": FILE in the plan, what each call gives its caller is written there, one a line, {"tool": "…"} with
 "result" (the answer), "error" (what is raised) or "hangs" (seconds without either), and calling goes on after errors.
 With "pause_until": FILE, the calls wait until FILE exists.
+With "warm": URL, that is asked for first, over a connection of its own.
 With "mode": "auto", "legacy" or a version, the client settles the era of the protocol so; it answers what servers ask, and calls at once.
 """
 
@@ -18,6 +19,7 @@ import contextlib
 import json
 import os
 import sys
+import urllib.request
 
 from mcp import Client, ClientSession
 from mcp.client.sse import sse_client
@@ -167,6 +169,8 @@ async def main(plan_path: str, log_path: str) -> None:
     with open(plan_path, encoding="utf-8") as file:
         plan = json.load(file)
     log = Log(log_path)
+    if "warm" in plan:
+        urllib.request.urlopen(plan["warm"], timeout=60).read()
     if "mode" in plan:
         return await drive_mode(plan, log)
     async with connect(plan) as (read, write):

@@ -38,6 +38,7 @@ impl Client {
     /// # Errors
     /// The plan cannot be written or the client not be started.
     pub fn start(self, plan: &Plan, directory: &Path) -> Result<Driven> {
+        let certificate = plan.certificate.as_ref();
         let (plan_path, log) = (directory.join("plan.json"), directory.join("log.jsonl"));
         let mut plan = serde_json::to_value(plan).context("cannot write the plan")?;
         if self == Self::TypeScript2 {
@@ -62,6 +63,9 @@ impl Client {
             }
         };
         let stderr = directory.join("stderr.txt");
+        for name in ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"] {
+            command.envs(certificate.map(|path| (name, path)));
+        }
         command
             .args([&plan_path, &log])
             .stdin(Stdio::null())
@@ -125,6 +129,12 @@ pub struct Plan {
     /// Where to write what each call gives its caller (the drivers say how), in place of ending where one fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcomes: Option<PathBuf>,
+    /// What is asked for first, over a connection of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm: Option<String>,
+    /// A certificate that the client trusts besides (PEM).
+    #[serde(skip)]
+    pub certificate: Option<PathBuf>,
     /// Wait with the calls until this file exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_until: Option<PathBuf>,

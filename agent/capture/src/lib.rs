@@ -12,6 +12,7 @@ mod memory;
 mod order;
 mod outlet;
 mod output;
+mod over_tls;
 mod positions;
 mod pressure;
 mod process;
@@ -38,6 +39,7 @@ use memory::{Account, Hold, Memory};
 use order::{MissingRange, Position, RECORD_BYTES};
 use outlet::Outlet;
 pub use output::{KernelAction, Output, SideRecord, Sink};
+pub use over_tls::TlsCounters;
 use pressure::account;
 pub use process::{Parent, Processes};
 use processes::Started;
@@ -148,8 +150,9 @@ impl Capture {
             }
             Record::Connect(_, info) => return sink(Output::Record(SideRecord::Connect(header, info))),
             Record::Socket(_, info) => return sink(Output::Record(SideRecord::Socket(header, info))),
-            Record::SocketClosed(_, streams) => {
-                self.settle(header.connection, &streams, now, sink);
+            Record::SocketClosed(_, closed) => {
+                self.settle(header.connection, &closed.streams, now, sink);
+                self.sockets.look_at_tls(header.connection, &closed, true, now, sink);
                 self.close(header.connection, clock, now, sink);
             }
         }

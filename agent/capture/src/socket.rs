@@ -1,11 +1,13 @@
 //! Connections of sockets that clients have with servers: from bytes to what the two say to each other.
 
+mod framing;
+
 use std::{
     collections::{HashMap, HashSet},
     time::Duration,
 };
 
-use mcpwarden_abi::{Endpoint, SOCKET};
+use mcpwarden_abi::{Endpoint, SOCKET, SoFar};
 use mcpwarden_policy::{
     ConnectionId, Direction, GapCause, Input, Process, Reached, ServerAddress, ServerId, Timestamp,
     event::ServerType,
@@ -15,8 +17,11 @@ use mcpwarden_policy::{
 
 use crate::{
     output::{KernelAction, Output, Sink},
+    over_tls::{OverTls, TlsCounters},
     process::Processes,
 };
+
+pub use framing::Framing;
 
 /// How long after its last connection a client's conversation counts as over.
 const IDLE: Duration = Duration::from_secs(300);
@@ -36,6 +41,8 @@ pub struct Connected {
     pub server: Option<Process>,
     /// Whether it is known to have begun with JSON.
     pub is_in_lines: bool,
+    /// Whether it is over TLS: its bytes are the plaintext, as far as that is read in the client.
+    pub is_over_tls: bool,
     /// Whether it was open before the agent started: what is seen of it may begin in the middle of a line.
     pub adopted: bool,
     /// Its network namespace, of another than the agent's.
@@ -53,28 +60,22 @@ impl Connected {
         path: String,
         kind: ServerType,
     ) -> Reached {
-        let Self { client, address, server, netns, declared, adopted, .. } = self;
-        Reached { connection, time, client, address, server, netns, host, path, kind, declared, adopted }
-    }
-}
-
-/// How the bytes of a connection become messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// In requests and answers of HTTP.
-    Http,
-    /// A line each.
-    Lines,
-    /// Nothing of it is wanted any more.
-    Unwanted,
-}
-
-impl Framing {
-    /// What begins so; `None` of blanks alone, the mark of an encoding among them.
-    fn of(bytes: &[u8]) -> Option<Self> {
-        let is_blank = |byte: &&u8| matches!(**byte, b' ' | b'\t' | b'\r' | b'\n' | 0xef | 0xbb | 0xbf);
-        let first = bytes.iter().find(|byte| !is_blank(byte))?;
-        Some(if matches!(first, b'{' | b'[') { Self::Lines } else { Self::Http })
+        let Self { client, address, server, netns, declared, adopted, is_over_tls, .. } = self;
+        let read_in_client = is_over_tls;
+        Reached {
+            connection,
+            time,
+            client,
+            address,
+            server,
+            netns,
+            host,
+            path,
+            kind,
+            declared,
+            adopted,
+            read_in_client,
+        }
     }
 }
 
@@ -119,6 +120,8 @@ pub struct Sockets {
     confirmed: HashSet<ConnectionId>,
     /// Connections whose capture has no bounds any more.
     lifted: Lifted,
+    /// What is known of those over TLS.
+    over_tls: OverTls,
     /// Clients without a connection that may have ended.
     without: HashSet<Client>,
     outside: &'static dyn Processes,
@@ -150,6 +153,7 @@ impl Sockets {
             counts: HashMap::new(),
             confirmed: HashSet::new(),
             lifted: Lifted::default(),
+            over_tls: OverTls::default(),
             without: HashSet::new(),
             outside,
         }
@@ -306,9 +310,31 @@ impl Sockets {
             return;
         }
         self.counts.remove(&client);
+        self.over_tls.forget_process(client.0);
         if self.http.is_linked(client) {
             self.without.insert(client);
         }
+    }
+
+    /// Why the TLS of a process is not read; `None` where it is.
+    pub fn note_tls(&mut self, pid: u32, unread: Option<String>) {
+        if self.counts.keys().any(|client| client.0 == pid) {
+            self.over_tls.note(pid, unread);
+        }
+    }
+
+    /// What was counted of connections over TLS.
+    pub fn tls_counters(&self) -> TlsCounters {
+        self.over_tls.counters()
+    }
+
+    /// How far a connection is: of one over TLS, what passed unread is reported.
+    pub fn look_at_tls(&mut self, id: u64, now: &SoFar, is_over: bool, at: Timestamp, sink: &mut Sink<'_>) {
+        let Some(connected) = self.open.get(&id).filter(|connected| connected.is_over_tls) else { return };
+        let Some(reason) = self.over_tls.look(id, connected.client.pid, now, is_over) else { return };
+        let path = "/".to_owned();
+        let reached = connected.clone().reached(ConnectionId(id), at, None, path, ServerType::Http);
+        sink(Input::Uninspected { reached, reason }.into());
     }
 
     /// Ends what clients said that have ended, or that have said nothing for long.

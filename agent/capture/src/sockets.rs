@@ -9,7 +9,7 @@ use super::{
     Capture,
     socket::{Connected, Sockets},
 };
-use crate::{output::Sink, time::BootTime};
+use crate::{output::Sink, over_tls::TlsCounters, time::BootTime};
 
 impl Capture {
     /// Bytes of a connection of sockets will come, or wait already.
@@ -45,6 +45,11 @@ impl Capture {
         counters
     }
 
+    /// What was counted of connections over TLS.
+    pub fn tls_counters(&self) -> TlsCounters {
+        self.sockets.tls_counters()
+    }
+
     /// The TCP connections.
     pub fn sockets(&mut self) -> &mut Sockets {
         &mut self.sockets
@@ -55,15 +60,16 @@ impl Capture {
     pub fn look_at_socket(
         &mut self,
         id: u64,
-        kernel: Option<&[abi::Stream; 2]>,
+        kernel: Option<&abi::SoFar>,
         clock: &BootTime,
         now: Timestamp,
         sink: &mut Sink<'_>,
     ) {
         match kernel {
-            Some(streams) => {
+            Some(closed) => {
                 self.missing.remove(&id);
-                self.look(id, streams, now, sink);
+                self.look(id, &closed.streams, now, sink);
+                self.sockets.look_at_tls(id, closed, false, now, sink);
             }
             None if self.missing.insert(id) => {}
             None => self.close(id, clock, now, sink),

@@ -27,6 +27,7 @@ mod stack;
 mod stats;
 mod sys;
 mod table;
+mod tls;
 
 use std::{
     collections::{self, HashSet},
@@ -65,6 +66,7 @@ pub use hooks::Way;
 pub use resume::Met;
 pub use ring::Ring;
 pub use stats::{MOST_STEPS, ProgramStats};
+pub use tls::{TlsFunction, TlsProbes, TlsPrograms};
 
 /// Where the kernel keeps its types.
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
@@ -489,12 +491,5 @@ impl Kernel {
     /// What users have in the ring, and what was refused of them.
     pub fn shares(&self) -> Vec<(u32, abi::Share)> {
         self.shares.iter().filter_map(Result::ok).collect()
-    }
-
-    /// What the kernel says of each loaded program.
-    pub fn program_stats(&self) -> Vec<ProgramStats> {
-        let mut all = stats::of_programs(&self.ebpf);
-        all.extend(self.kept.programs().filter_map(|(name, fd)| stats::of(name, fd)));
-        all
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use aya::{Ebpf, maps::Map};
 
-use super::object::Object;
+use super::{Kernel, object::Object};
 
 /// Numbers of one program, from its fdinfo.
 #[derive(Clone, Debug)]
@@ -82,5 +82,14 @@ impl Walked {
     pub fn tables(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
         let known = WALKED.into_iter().zip(&self.entries).zip(self.capacities);
         known.map(|((name, entries), capacity)| (name, entries.get(), capacity))
+    }
+}
+
+impl Kernel {
+    /// What the kernel says of each loaded program.
+    pub fn program_stats(&self) -> Vec<ProgramStats> {
+        let mut all = of_programs(&self.ebpf);
+        all.extend(self.kept.programs().filter_map(|(name, fd)| of(name, fd)));
+        all
     }
 }

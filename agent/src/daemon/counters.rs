@@ -1,7 +1,7 @@
 //! Everything that is counted anywhere, by name: one function for each part that counts.
 
 use mcpwarden_abi::Counter;
-use mcpwarden_capture::CaptureCounters;
+use mcpwarden_capture::{CaptureCounters, TlsCounters};
 use mcpwarden_kernel::{Kernel, ProgramStats};
 use mcpwarden_sinks::SinkCounters;
 use mcpwarden_store::Status;
@@ -35,13 +35,22 @@ pub fn of_capture(capture: &CaptureCounters) -> [Named; 8] {
     ]
 }
 
+/// Those of connections over TLS.
+pub fn of_tls(tls: TlsCounters) -> [Named; 3] {
+    [
+        ("tls_encrypted_bytes", tls.encrypted),
+        ("tls_plaintext_bytes", tls.plaintext),
+        ("tls_unread_bytes", tls.unread),
+    ]
+}
+
 /// Those of the queue behind the ring.
 pub fn of_queue(refused: Refused) -> [Named; 2] {
     [("queue_refused_bytes", refused.bytes), ("queue_refused_facts", refused.facts)]
 }
 
 /// Those of the kernel half.
-pub fn of_kernel(kernel: &Kernel) -> [Named; 22] {
+pub fn of_kernel(kernel: &Kernel) -> [Named; 23] {
     let count = |counter| kernel.counter(counter);
     [
         ("kernel_ring_full_records", count(Counter::RingFullRecords)),
@@ -65,6 +74,7 @@ pub fn of_kernel(kernel: &Kernel) -> [Named; 22] {
         ("kernel_gate_untold", count(Counter::GateUntold)),
         ("kernel_gated_refused", count(Counter::GatedRefused)),
         ("kernel_gate_forgotten", count(Counter::GateForgotten)),
+        ("kernel_tls_unbound_bytes", count(Counter::TlsUnbound)),
         ("kernel_confirms_refused", kernel.confirms_refused()),
     ]
 }

@@ -17,6 +17,7 @@ mod shares;
 mod signals;
 mod sink_watch;
 mod stores;
+mod tls;
 mod uncaptured;
 
 use std::{fs::File, io, os::fd::AsFd as _};
@@ -54,6 +55,7 @@ use ring::{Refused, RingReader};
 use shares::ShareWatch;
 use sink_watch::SinkWatch;
 use stores::Stores;
+use tls::Tls;
 use uncaptured::Uncaptured;
 
 /// Runs until a signal ends it.
@@ -108,6 +110,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             engine,
             pending: Pending::default(),
             inspections: Inspections::default(),
+            tls: Tls::default(),
             guards,
             network,
             gate: Gate::default(),

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use mcpwarden_abi::{ChannelKey, Connection, Positions, Socket, Stream};
+use mcpwarden_abi::{ChannelKey, Connection, Positions, SoFar, Socket, Stream};
 use mcpwarden_kernel::fd_scan::{FdScan, Side};
 
 /// How far TCP connections are in the kernel, by number; `None`: it does not know the connection any more.
-pub type SocketPositions = Vec<(u64, Option<Positions>)>;
+pub type SocketPositions = Vec<(u64, Option<Socket>)>;
 
 /// One comparison of a connection's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Check {
     /// Bytes that the kernel half counted and never sent are missing.
     Positions(u64, [Stream; 2]),
     /// The same of a TCP connection; `None`: the kernel half does not know it any more.
-    Socket(u64, Option<[Stream; 2]>),
+    Socket(u64, Option<SoFar>),
     /// Bytes went by unseen, where nobody is in the middle of a call on the client's side: how many bytes wait to be read
     /// there, by direction.
     Unseen(u64, [Stream; 2], [Option<u64>; 2]),
@@ -128,8 +128,8 @@ pub fn of_positions(
     let connections = connections
         .iter()
         .map(|(id, entry)| (Check::Positions(*id, entry.positions.streams), Some(entry.positions.uid)));
-    let sockets = sockets.into_iter().map(|(id, positions)| {
-        (Check::Socket(id, positions.map(|known| known.streams)), positions.map(|known| known.uid))
+    let sockets = sockets.into_iter().map(|(id, known)| {
+        (Check::Socket(id, known.map(|socket| socket.so_far())), known.map(|socket| socket.positions.uid))
     });
     connections.chain(sockets).collect()
 }

@@ -4,6 +4,7 @@ pub mod cgroup;
 pub mod clock;
 mod configured;
 pub mod files;
+pub mod mapped;
 pub mod namespaces;
 pub mod process;
 mod rules;

@@ -128,7 +128,7 @@ fn tick_ns() -> u64 {
 }
 
 /// When a process started, in nanoseconds since boot, as exactly as the kernel tells it to everybody.
-fn started(pid: u32) -> Option<u64> {
+pub fn started(pid: u32) -> Option<u64> {
     /// `linux/sched.h`
     const PF_EXITING: u32 = 4;
     let stat = procfs::process::Process::new(pid as i32).ok()?.stat().ok()?;

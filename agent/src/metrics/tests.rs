@@ -70,7 +70,7 @@ fn every_policy_counter_has_a_metric() {
     }
     let agents = [
         "clock_", "kernel_", "capture_", "queue_", "gate_", "network_", "control_", "metrics_", "http_",
-        "listing_", "store_",
+        "listing_", "store_", "tls_",
     ];
     for name in shown {
         let own = agents.iter().any(|part| name.starts_with(part));

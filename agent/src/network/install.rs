@@ -10,7 +10,7 @@ use mcpwarden_abi::{self as abi, Address, SET_ALL};
 use mcpwarden_kernel::addresses::{Addresses, Rule};
 use mcpwarden_policy::{
     ServerId,
-    config::{AllowDeny, Config, NetworkNamespace},
+    config::{AllowDeny, Config, NetworkNamespace, TlsCapture},
     event::ServerType,
     guards::ServerDenials,
     network::{Entry, Host, NetworkRules, NetworkServer, Table, Verdict, names_of},
@@ -69,6 +69,7 @@ impl Network {
         let denials = std::mem::replace(&mut self.denials, ServerDenials::new(config)?);
         let before = (self.flags, std::mem::replace(&mut self.rules, rules), denials, self.found.clone());
         self.flags = flags(config, &self.rules);
+        let reads_tls = std::mem::replace(&mut self.over_tls, over_tls(config));
         self.follow_found();
         let mut installed = self.install(addresses, clock);
         // What an operator writes must fit, whatever was found: that is tried again by itself.
@@ -77,6 +78,7 @@ impl Network {
         }
         if installed.is_err() {
             (self.flags, self.rules, self.denials, self.found) = before;
+            self.over_tls = reads_tls;
         }
         self.follow(clock);
         installed?;
@@ -92,8 +94,11 @@ impl Network {
         let result = Table::compile(&self.all_rules(), &self.names.addresses(), &self.compiled(clock))
             .map_err(NetworkError::from)
             .and_then(|table| {
-                let rules: Vec<Rule> =
-                    table.entries().iter().map(|entry| rule(entry, table.servers(), clock)).collect();
+                let rules: Vec<Rule> = table
+                    .entries()
+                    .iter()
+                    .map(|entry| rule(entry, table.servers(), self.over_tls, clock))
+                    .collect();
                 Ok((addresses.install(&rules, self.netns_cookie, self.flags)?, table))
             });
         match result {
@@ -120,6 +125,11 @@ pub(super) fn flags(config: &Config, rules: &NetworkRules) -> u32 {
         | flag(config.discovery.loopback, abi::NETWORK_DISCOVER)
         | flag(config.network.default == AllowDeny::Deny, abi::NETWORK_DEFAULT_DENY)
         | flag(config.network.netns == NetworkNamespace::Any, abi::NETWORK_ANY_NETNS)
+}
+
+/// Whether connections over TLS to declared servers are read.
+pub(super) fn over_tls(config: &Config) -> bool {
+    config.capture.tls == TlsCapture::Servers
 }
 
 /// How long answers for names count.
@@ -152,7 +162,7 @@ fn in_their_places(before: &[NetworkServer], mut servers: Vec<NetworkServer>) ->
 }
 
 /// An entry as the kernel half wants it.
-fn rule(entry: &Entry, servers: &[NetworkServer], clock: &Clock) -> Rule {
+fn rule(entry: &Entry, servers: &[NetworkServer], over_tls: bool, clock: &Clock) -> Rule {
     let server = index(entry.server).and_then(|index| servers.get(index));
     Rule {
         set: u16::try_from(entry.set).unwrap_or(SET_ALL),
@@ -172,7 +182,11 @@ fn rule(entry: &Entry, servers: &[NetworkServer], clock: &Clock) -> Rule {
             },
             verdict_bits: entry.verdict_bits,
             enforced: u8::from(entry.enforced),
-            plain: u8::from(server.is_some_and(|server| server.plain)),
+            read: match server {
+                Some(server) if server.plain => abi::READ_PLAIN,
+                Some(server) if over_tls && server.kind != ServerType::Stdio => abi::READ_TLS,
+                _ => abi::READ_NOT,
+            },
         },
     }
 }

@@ -42,7 +42,7 @@ use crate::host::{cgroup, clock::Clock, process};
 pub use blocks::{BlockError, BlockRequest, Standing, Who, text};
 use dns::Dns;
 use found::FoundServers;
-use install::{flags, ttl};
+use install::{flags, over_tls, ttl};
 use listeners::Listeners;
 use names::Names;
 pub use opened::Belonging;
@@ -113,6 +113,8 @@ pub struct Network {
     dns: Option<Dns>,
     servers: Vec<SocketAddr>,
     flags: u32,
+    /// Whether connections over TLS to declared servers are read.
+    over_tls: bool,
     netns_cookie: u64,
     /// By generation, the latest last.
     tables: VecDeque<(u32, Arc<Table>)>,
@@ -151,6 +153,7 @@ impl Network {
             found: FoundServers::default(),
             listeners: Listeners::default(),
             flags,
+            over_tls: over_tls(config),
             netns_cookie: sockets::netns_cookie().map_err(NetworkError::Namespace)?,
             tables: VecDeque::new(),
             looking: None,
@@ -273,6 +276,7 @@ impl Network {
                 client,
                 address,
                 is_in_lines: header.flags & abi::FLAG_LINES != 0,
+                is_over_tls: false,
                 adopted: header.flags & abi::FLAG_ADOPTED != 0,
                 netns,
                 declared: Vec::new(),
@@ -308,6 +312,7 @@ impl Network {
                 .flatten(),
             address: address.into(),
             is_in_lines,
+            is_over_tls: header.flags & abi::FLAG_TLS != 0,
             adopted,
             netns,
             declared: declared.unwrap_or_default(),

@@ -192,6 +192,9 @@ pub const FLAG_PARENT_IS_FORK: u8 = 4;
 /// ([`FLAG_ADOPTED`]) begins so from this record on.
 pub const FLAG_LINES: u8 = 16;
 
+/// Of a [`RECORD_SOCKET`]: it is over TLS, and what comes of it is plaintext that was read in the client.
+pub const FLAG_TLS: u8 = 32;
+
 /// The start of every record.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -356,9 +359,11 @@ pub enum Counter {
     ShareRefusedRecords = 19,
     /// Bytes of streams in them.
     ShareRefusedBytes = 20,
+    /// Bytes of plaintext of TLS connections of which it was not known which socket they are.
+    TlsUnbound = 21,
 }
 /// How many counters there are.
-pub const COUNTERS: u32 = 21;
+pub const COUNTERS: u32 = 22;
 
 /// Where the running kernel keeps what the programs read: byte offsets, resolved from its BTF.
 ///

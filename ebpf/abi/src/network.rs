@@ -1,6 +1,6 @@
 //! Addresses that connections go to: the tables that judge them, and the record of a connection.
 
-use crate::{ChannelKey, ConnectionId, Positions};
+use crate::{ChannelKey, ConnectionId, Positions, Stream};
 
 /// Follows the header of a [`crate::RECORD_CONNECT`].
 #[repr(C)]
@@ -158,9 +158,16 @@ pub struct Address {
     pub verdict_bits: u8,
     /// Whether a denial is enforced and not only reported.
     pub enforced: u8,
-    /// Whether the server there is spoken to in plain text, so that its bytes say something.
-    pub plain: u8,
+    /// How the server there is read: one of the `READ_…` constants.
+    pub read: u8,
 }
+
+/// Not at all.
+pub const READ_NOT: u8 = 0;
+/// It is spoken to in plain text, so that the bytes of sockets say something.
+pub const READ_PLAIN: u8 = 1;
+/// It is spoken to over TLS, and what goes into TLS and comes out of it is read in the client.
+pub const READ_TLS: u8 = 2;
 
 /// Where something listens.
 #[repr(C)]
@@ -233,6 +240,134 @@ pub struct Socket {
     pub base: [u64; 2],
     /// Of a Unix socket: 1 where the two counts began with the same byte.
     pub is_counted: u64,
+    /// 0 where the bytes of the socket are read. Of one over TLS, whose plaintext is read in the client: [`TLS_UNBOUND`] while it is not known
+    /// which connection of the client's library it is, and then the address of that in the client.
+    pub tls: u64,
+    /// Of one over TLS: what passed the socket. It is no part of its streams.
+    pub encrypted: Encrypted,
+}
+
+impl Socket {
+    /// How far it is.
+    pub fn so_far(&self) -> SoFar {
+        SoFar { streams: self.positions.streams, encrypted: self.encrypted }
+    }
+}
+
+/// How many bytes passed the socket of a connection over TLS, by direction.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Encrypted {
+    /// All.
+    pub all: [u64; 2],
+    /// Of them, those that passed before it was known which connection of the client's library it is: their plaintext was not read. Of the
+    /// client's, what is no part of a handshake: writes that begin with a record of application data (RFC 8446, section 5.1).
+    pub before: [u64; 2],
+    /// Calls of the library that wrote or read plaintext of it. A record that passed after that belongs to one of them, or to none that was
+    /// seen.
+    pub calls: [u64; 2],
+}
+
+/// How far a connection is, or was that has ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SoFar {
+    /// By direction.
+    pub streams: [Stream; 2],
+    /// Of one over TLS: what passed the socket.
+    pub encrypted: Encrypted,
+}
+
+/// See [`Socket::tls`]. No connection of a library has this address.
+pub const TLS_UNBOUND: u64 = 1;
+
+/// A connection of a TLS library in a process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TlsConnection {
+    /// Its address there.
+    pub address: u64,
+    /// The process (tgid).
+    pub tgid: u32,
+    /// Always 0.
+    pub zero: u32,
+}
+
+/// The last call of a thread.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TlsLast {
+    /// Address of the connection that it was about.
+    pub connection: u64,
+    /// Bytes of plaintext that were to be written. No fewer bytes go to the socket.
+    pub bytes: u64,
+}
+
+/// A call of a TLS library that reads or writes, under way: what is needed at its return.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TlsCall {
+    /// Address of the connection.
+    pub connection: u64,
+    /// Address of the plaintext.
+    pub buffer: u64,
+    /// Bytes of the buffer.
+    pub length: u64,
+    /// Address of the number of bytes that were read or written; 0 where the function returns it.
+    pub done: u64,
+}
+
+/// What a probe is told of the function that it is in, in the cookie of its attachment: what that does, and in which of the six registers
+/// of arguments (System V ABI of x86-64: rdi, rsi, rdx, rcx, r8, r9) its arguments are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TlsCookie {
+    /// One of the `TLS_…` roles.
+    pub role: u8,
+    /// Address of the connection.
+    pub connection: u8,
+    /// Address of the plaintext.
+    pub buffer: u8,
+    /// Bytes of it.
+    pub length: u8,
+    /// Where the number of bytes is to be written; [`TLS_NO_ARGUMENT`] where the function returns it.
+    pub done: u8,
+}
+
+/// In place of a register: there is no such argument.
+pub const TLS_NO_ARGUMENT: u8 = 15;
+/// It takes plaintext to send.
+pub const TLS_WRITE: u8 = 0;
+/// It gives plaintext that was received.
+pub const TLS_READ: u8 = 1;
+/// It makes a connection.
+pub const TLS_HANDSHAKE: u8 = 2;
+/// It forgets one.
+pub const TLS_FREE: u8 = 3;
+
+impl TlsCookie {
+    /// As a number.
+    pub const fn pack(self) -> u64 {
+        self.role as u64
+            | (self.connection as u64) << 4
+            | (self.buffer as u64) << 8
+            | (self.length as u64) << 12
+            | (self.done as u64) << 16
+    }
+
+    /// Out of the number.
+    #[inline(always)]
+    pub const fn of(cookie: u64) -> Self {
+        const fn nibble(cookie: u64, at: u32) -> u8 {
+            (cookie >> at & 15) as u8
+        }
+        Self {
+            role: nibble(cookie, 0),
+            connection: nibble(cookie, 4),
+            buffer: nibble(cookie, 8),
+            length: nibble(cookie, 12),
+            done: nibble(cookie, 16),
+        }
+    }
 }
 
 /// Whose process one is: the connections of the servers that it descends from, nearest first, 0 where there are fewer.
@@ -262,5 +397,6 @@ pub struct Flow {
 
 #[cfg(feature = "user")]
 plain! {
-    ConnectInfo, Network, Beginnings, AddressKey, Address, Member, Endpoint, Flow, Listener, SocketInfo, Socket
+    ConnectInfo, Network, Beginnings, AddressKey, Address, Member, Endpoint, Flow, Listener, SocketInfo, Socket, TlsConnection,
+    TlsLast, TlsCall, Encrypted, SoFar
 }

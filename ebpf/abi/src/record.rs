@@ -3,7 +3,7 @@
 use crate::{
     ConnectInfo, ExecInfo, GATE_TEXT_BYTES, GateInfo, RECORD_CONNECT, RECORD_DATA, RECORD_EXEC, RECORD_EXIT,
     RECORD_GAP, RECORD_GATE, RECORD_REFUSED, RECORD_REWRITTEN, RECORD_SOCKET, RECORD_SOCKET_CLOSED,
-    RecordHeader, SocketInfo, Stream,
+    RecordHeader, SoFar, SocketInfo,
 };
 
 /// A value of which any bytes are one: `repr(C)`, integers alone, no padding.
@@ -34,7 +34,7 @@ pub enum Record<'a> {
     /// The bytes of a connection of sockets are captured from now on.
     Socket(RecordHeader, SocketInfo),
     /// It has ended: how far it was.
-    SocketClosed(RecordHeader, [Stream; 2]),
+    SocketClosed(RecordHeader, SoFar),
 }
 
 impl Record<'_> {
@@ -76,10 +76,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         RECORD_EXIT => Some(Record::Exit(header)),
         RECORD_CONNECT => Some(Record::Connect(header, read(rest)?)),
         RECORD_SOCKET => Some(Record::Socket(header, read(rest)?)),
-        RECORD_SOCKET_CLOSED => {
-            let second = rest.get(size_of::<Stream>()..)?;
-            Some(Record::SocketClosed(header, [read(rest)?, read(second)?]))
-        }
+        RECORD_SOCKET_CLOSED => Some(Record::SocketClosed(header, read(rest)?)),
         _ => None,
     }
 }
@@ -158,8 +155,8 @@ mod tests {
             ("exec without its facts", record(header(RECORD_EXEC, 0), b"abcd"), false),
             ("connect without its facts", record(header(RECORD_CONNECT, 0), b"abcd"), false),
             ("socket without its facts", record(header(RECORD_SOCKET, 0), b"abcd"), false),
-            ("socket closed", record(header(RECORD_SOCKET_CLOSED, 0), &[0; 48]), true),
-            ("socket closed with one stream", record(header(RECORD_SOCKET_CLOSED, 0), &[0; 47]), false),
+            ("socket closed", record(header(RECORD_SOCKET_CLOSED, 0), &[0; 96]), true),
+            ("socket closed, cut short", record(header(RECORD_SOCKET_CLOSED, 0), &[0; 95]), false),
             ("gate", record(header(RECORD_GATE, 0), &[0; 24]), true),
             ("gate without its facts", record(header(RECORD_GATE, 0), &[0; 23]), false),
             ("refused", record(header(RECORD_REFUSED, 3), b"abc"), true),

@@ -240,6 +240,18 @@ pub enum Backend {
     Tracepoints,
 }
 
+/// The connections over TLS of which the plaintext is read, in the memory of the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TlsCapture {
+    /// None.
+    Off,
+    /// Connections to declared servers with an `https` address. The agent attaches uprobes to each process that connects to one, and reads
+    /// connections that the process makes after that.
+    #[default]
+    Servers,
+}
+
 /// The record of arguments and results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -271,6 +283,8 @@ pub struct Capture {
     pub per_uid_bytes: Bytes,
     /// The record of arguments and results.
     pub payloads: Payloads,
+    /// The connections over TLS of which the plaintext is read, in the memory of the client. Others are reported as not inspected.
+    pub tls: TlsCapture,
 }
 
 impl Default for Capture {
@@ -282,6 +296,7 @@ impl Default for Capture {
             reassembly_bytes: Bytes(96 << 20),
             per_uid_bytes: Bytes(48 << 20),
             payloads: Payloads::Redacted,
+            tls: TlsCapture::Servers,
         }
     }
 }

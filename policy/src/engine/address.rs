@@ -24,6 +24,8 @@ pub(super) struct At {
     pub(super) host: Box<str>,
     path: String,
     tls: bool,
+    /// See [`Reached::read_in_client`].
+    pub(super) read_in_client: bool,
     pub(super) kind: ServerType,
     /// When it was reported last that it answered something of MCP.
     answered: Option<Timestamp>,
@@ -51,6 +53,7 @@ impl At {
             netns: reached.netns,
             path: reached.path,
             tls,
+            read_in_client: reached.read_in_client,
             kind: reached.kind,
             answered: None,
         }

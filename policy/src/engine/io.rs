@@ -333,6 +333,8 @@ pub struct Reached {
     pub declared: Vec<ServerId>,
     /// Whether the connection was open before the agent started: what was said earlier is unknown.
     pub adopted: bool,
+    /// Whether what is said is read in the memory of the client (over TLS): its user can make it say anything, also in the name of the server.
+    pub read_in_client: bool,
 }
 
 /// A server at an address that nobody declared has answered something of MCP: it is one.

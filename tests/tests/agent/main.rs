@@ -25,6 +25,7 @@ mod methods;
 mod metrics;
 mod namespaces;
 mod output;
+mod over_tls;
 mod profiles;
 mod queries;
 mod real_servers;

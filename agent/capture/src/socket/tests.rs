@@ -74,6 +74,7 @@ fn outputs_of(
         address: address.clone(),
         server: None,
         is_in_lines,
+        is_over_tls: false,
         adopted,
         netns: None,
         declared: Vec::new(),

@@ -131,6 +131,7 @@ impl Policy {
             kind: conversation.kind(),
             declared: vec![id],
             adopted: false,
+            read_in_client: false,
         }));
     }
 

@@ -1,22 +1,14 @@
 //! `mcpwarden doctor --tls`: what would be seen of the TLS of a program, and why not.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io,
-    path::{Path, PathBuf},
-};
+use std::{fs::File, io};
 
 use anyhow::{Context as _, Result};
 use comfy_table::{Attribute, Cell, Color};
 use mcpwarden_tls::{Function, Image, Library, Located, Role, Signatures, Step, Way, locate};
-use procfs::process::{MMPermissions, MMapPath, Process};
 use serde::Serialize;
 
+use crate::host::mapped::{self, Mapped};
 use crate::output::{escaped, print_json_line, print_line, table, table_text};
-
-/// Most files of a process that are searched: browsers map some hundreds.
-const MOST_FILES: usize = 1_024;
 
 /// A file, and what was found in it.
 #[derive(Serialize)]
@@ -108,21 +100,11 @@ fn search(file: io::Result<File>, signatures: &Signatures) -> Outcome {
     }
 }
 
-/// The files that a process runs code of, as it sees them: also those of another mount namespace, and those that are deleted.
+/// The files that a process runs code of, opened.
 fn files_of(pid: i32) -> Result<Vec<(String, io::Result<File>)>> {
-    let process = Process::new(pid).with_context(|| format!("no process {pid}"))?;
-    let maps = process.maps().with_context(|| format!("cannot read the memory map of process {pid}"))?;
-    let mut found: BTreeMap<(i32, i32, u64), (String, PathBuf)> = BTreeMap::new();
-    for map in maps {
-        let MMapPath::Path(path) = &map.pathname else { continue };
-        if !map.perms.contains(MMPermissions::EXECUTE) || found.len() >= MOST_FILES {
-            continue;
-        }
-        let (from, to) = map.address;
-        let link = Path::new("/proc").join(format!("{pid}/map_files/{from:x}-{to:x}"));
-        found.entry((map.dev.0, map.dev.1, map.inode)).or_insert((path.display().to_string(), link));
-    }
-    Ok(found.into_values().map(|(path, link)| (path, File::open(link))).collect())
+    let mapped =
+        mapped::code_of(pid).with_context(|| format!("cannot read the memory map of process {pid}"))?;
+    Ok(mapped.into_iter().map(|Mapped { path, link }| (path, File::open(link))).collect())
 }
 
 fn print(searched: &Searched) {

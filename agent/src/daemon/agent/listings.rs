@@ -64,6 +64,7 @@ impl Agent {
                     host: None,
                     declared: vec![server],
                     adopted: false,
+                    read_in_client: false,
                 }));
                 for frame in &listed.frames {
                     let (direction, bytes) = (frame.direction, frame.json.as_bytes());

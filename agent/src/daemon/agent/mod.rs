@@ -5,6 +5,7 @@ mod configuration;
 mod end;
 mod listings;
 mod mutes;
+mod over_tls;
 mod reconcile;
 mod requests;
 mod resume;
@@ -34,6 +35,7 @@ use super::{
     reporter::Reporter,
     ring::{Refused, RingReader},
     shares::{self, ShareWatch},
+    tls::{Searched, Tls},
     uncaptured::Uncaptured,
 };
 use crate::{
@@ -62,6 +64,8 @@ pub struct Agent {
     pub pending: Pending,
     /// Long messages that are inspected apart.
     pub inspections: Inspections,
+    /// Clients whose TLS is read.
+    pub tls: Tls,
     /// Guards that others wrote.
     pub guards: Guards,
     /// Where processes may connect.
@@ -139,9 +143,17 @@ impl Agent {
             SideRecord::Socket(header, info) => {
                 let id = header.connection;
                 match self.network.connected(&header, &info) {
-                    Some(connected) => self.feed(now, timed, |capture, clock, sink| {
-                        capture.open_socket(id, connected, clock, now, sink);
-                    }),
+                    Some(connected) => {
+                        let (client, uid) =
+                            ((connected.client.pid, connected.client.start_ns), connected.client.uid);
+                        let is_over_tls = connected.is_over_tls;
+                        self.feed(now, timed, |capture, clock, sink| {
+                            capture.open_socket(id, connected, clock, now, sink);
+                        });
+                        if is_over_tls {
+                            self.connected_over_tls(client, uid);
+                        }
+                    }
                     None => self.forget_socket(header.offset, id),
                 }
             }
@@ -355,6 +367,7 @@ impl Agent {
         add(&counters::of_scans(scans));
         add(&counters::of_clock(self.steps));
         add(&counters::of_capture(capture.counters()));
+        add(&counters::of_tls(capture.tls_counters()));
         add(&counters::of_queue(self.refused));
         add(&counters::of_kernel(kernel));
         add(&counters::of_network(&network.counters()));

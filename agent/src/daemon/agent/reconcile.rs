@@ -34,6 +34,7 @@ impl Agent {
         let (connections, sockets) = (self.kernel.connections(), self.socket_positions());
         self.reconciler.read_positions(&connections, sockets, ring.pump());
         self.programs = self.kernel.program_stats();
+        self.detach_ended();
         self.reporter.check_store(&self.clock);
         self.reporter.check_sinks(&self.clock);
         if self.since.after(LIVES) <= self.clock.now() {
@@ -110,7 +111,7 @@ impl Agent {
         }
         self.with_capture(|capture, clock, now, sink| match check {
             Check::Positions(id, streams) => capture.look(id, &streams, now, sink),
-            Check::Socket(id, streams) => capture.look_at_socket(id, streams.as_ref(), clock, now, sink),
+            Check::Socket(id, closed) => capture.look_at_socket(id, closed.as_ref(), clock, now, sink),
             Check::Unseen(id, streams, waiting) => capture.judge(id, &streams, waiting, now, sink),
             Check::Ended(id, streams) => {
                 capture.settle(id, &streams, now, sink);
@@ -130,9 +131,7 @@ impl Agent {
 
     /// How far connections of sockets are in the kernel.
     fn socket_positions(&self) -> SocketPositions {
-        let positions = |(id, key): (u64, Option<u64>)| {
-            (id, key.and_then(|key| self.kernel.socket(key, id)).map(|socket| socket.positions))
-        };
+        let positions = |(id, key): (u64, Option<u64>)| (id, key.and_then(|key| self.kernel.socket(key, id)));
         self.capture.socket_ids().into_iter().map(positions).collect()
     }
 

@@ -97,6 +97,7 @@ impl Agent {
                 Some(request) = self.control.next() => self.execute_request(request),
                 Some(report) = self.listing.next() => self.take_listing(report),
                 Some(inspected) = self.inspections.finished() => self.take_inspected(inspected),
+                Some(searched) = self.tls.searched() => self.take_searched(searched),
                 Some(answered) = self.guards.answered() => self.take_answer(answered),
                 // What is due is done above.
                 () = tokio::time::sleep_until(deadline) => {}

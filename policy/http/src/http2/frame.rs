@@ -306,11 +306,12 @@ impl Frames {
         None
     }
 
-    /// The first frame; of a client that did not begin with the preface.
+    /// The first frame; of a client that did not begin with the preface. A server that does not begin with its settings is refused by clients,
+    /// or its beginning was not seen.
     fn first(&mut self, frame: Frame) -> Result<(), Http2Error> {
         match self.side {
             Side::Answers if frame.kind == SETTINGS || self.is_partial => Ok(()),
-            Side::Requests if frame.is_plausible(self.side) => {
+            _ if frame.is_plausible(self.side) => {
                 self.is_partial = true;
                 Ok(())
             }

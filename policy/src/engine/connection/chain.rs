@@ -113,9 +113,9 @@ impl Connection {
     }
 
     /// Whether the server is the same to all who speak with it, and to the agent that lists it, whichever of its addresses
-    /// answers: it is declared at a URL.
+    /// answers: it is declared at a URL. What is read in the memory of a client is its user's word, and counts for nobody else.
     pub(in crate::engine) fn is_shared(&self) -> bool {
-        self.at.is_some() && self.declared.is_some()
+        self.at.as_ref().is_some_and(|at| !at.read_in_client) && self.declared.is_some()
     }
 
     /// Whether a program has another one serve in its place.

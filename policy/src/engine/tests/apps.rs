@@ -69,6 +69,7 @@ fn reached(connection: u64, user: u32) -> crate::engine::Reached {
         kind: ServerType::Http,
         declared: Vec::new(),
         adopted: false,
+        read_in_client: false,
     }
 }
 

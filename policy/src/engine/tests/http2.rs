@@ -33,6 +33,7 @@ fn http2_from_its_first_byte_is_reported_as_calls() {
                 kind,
                 declared: Vec::new(),
                 adopted: false,
+                read_in_client: false,
             })),
             HttpOutput::Frame { link, direction, time, bytes, meta, .. } => bench.input(Input::Frame {
                 connection: link,

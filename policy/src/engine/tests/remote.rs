@@ -36,6 +36,7 @@ fn reached(connection: u64, declared: &[&str], path: &str) -> Reached {
         kind: ServerType::Http,
         declared: declared.iter().map(|id| ServerId((*id).into())).collect(),
         adopted: false,
+        read_in_client: false,
     }
 }
 
@@ -264,6 +265,35 @@ fn declared_url_pins_are_shared_across_users() {
         let mut bench = bench();
         assert!(!list(&mut bench, 1, uids[0], declared, "one"), "{declared:?} {uids:?}");
         assert_eq!(list(&mut bench, 2, uids[1], declared, "two"), changed, "{declared:?} {uids:?}");
+    }
+}
+
+/// What is read in the memory of a client is its user's word: whose clients list a server one after the other, over TLS or as others are
+/// read, and whether the second is told of a change.
+#[test]
+fn pins_of_what_a_client_tells_are_its_users() {
+    let list = |bench: &mut Bench, connection: u64, (uid, read_in_client): (u32, bool), description: &str| {
+        let time = Timestamp(bench.now);
+        let client = Process { pid: 5 + uid, uid: Some(uid), ..Process::default() };
+        let reached = Reached { time, client, read_in_client, ..reached(connection, &["alone"], "/mcp") };
+        bench.input(Input::Reached(reached));
+        bench.c2s(connection, HELLO);
+        bench.s2c(connection, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}"#);
+        bench.c2s(connection, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+        let tool = format!(r#"{{"name":"a","description":"{description}"}}"#);
+        bench.s2c(connection, &format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{tool}]}}}}"#));
+        bench.events().iter().any(|event| event["type"] == "mcp_tool_changed")
+    };
+    for (first, second, changed) in [
+        ((1000, true), (1000, true), true),
+        ((1000, true), (1001, true), false),
+        ((1000, true), (1001, false), false),
+        ((1000, false), (1001, true), false),
+        ((1000, false), (1001, false), true),
+    ] {
+        let mut bench = bench();
+        assert!(!list(&mut bench, 1, first, "one"), "{first:?} {second:?}");
+        assert_eq!(list(&mut bench, 2, second, "two"), changed, "{first:?} {second:?}");
     }
 }
 

@@ -142,4 +142,18 @@ pub(super) static TABLE: &[Metric] = &[
         Counter("http_h2_connections"),
         "Connections between clients and servers that spoke HTTP/2.",
     ),
+    metric(
+        "mcpwarden_tls_bytes_total",
+        Counters(
+            "bytes",
+            &[
+                ("encrypted", "tls_encrypted_bytes"),
+                ("plaintext", "tls_plaintext_bytes"),
+                ("unread", "tls_unread_bytes"),
+                ("unbound", "kernel_tls_unbound_bytes"),
+            ],
+        ),
+        "Bytes of connections over TLS whose plaintext is read in the client: encrypted on the socket; plaintext read; encrypted, with the \
+         plaintext not read; plaintext of a connection whose socket was not known.",
+    ),
 ];

@@ -1,0 +1,25 @@
+//! Connections over TLS to declared servers: the client's TLS library is probed, or it is known why not.
+
+use super::{Agent, Searched};
+use crate::{daemon::tls::Client, host::process};
+
+impl Agent {
+    /// A client has made a connection over TLS that is to be read.
+    pub(super) fn connected_over_tls(&mut self, client: Client, uid: Option<u32>) {
+        if let Err(why) = self.tls.connected(client, uid, &mut self.kernel) {
+            self.capture.sockets().note_tls(client.0, Some(why.into_owned()));
+        }
+    }
+
+    /// Keeps what came of the search of a client.
+    pub(super) fn take_searched(&mut self, searched: Searched) {
+        let Searched { client, probes, unread } = searched;
+        self.tls.keep(client, probes);
+        self.capture.sockets().note_tls(client.0, unread);
+    }
+
+    /// Detaches the probes of processes that have ended.
+    pub(super) fn detach_ended(&mut self) {
+        self.tls.forget_ended(|(pid, start_ns)| process::started(pid) == Some(start_ns));
+    }
+}

@@ -1,0 +1,75 @@
+//! Connections over TLS, whose plaintext is read in the client: see [`crate::tls_probes`].
+//!
+//! The socket of such a connection carries bytes that say nothing. Its entry is the same as that of one in plain text, and what is captured
+//! for it is the plaintext. Which connection of the library a socket is, shows when a thread writes to the socket: whatever of the library it
+//! has called last is about that connection. Some libraries write within the call, others leave that to the program, which writes next.
+
+use aya_ebpf::{bindings::BPF_ANY, helpers::bpf_get_current_pid_tgid, macros::map, maps::LruHashMap};
+use mcpwarden_abi::{CLIENT_TO_SERVER, ConnectionId, Socket, TLS_UNBOUND, TlsConnection, TlsLast};
+
+use crate::{source::read, tables};
+
+/// Which connection each thread has called a function about last.
+#[map(name = "TLS_LAST")]
+pub static LAST: LruHashMap<u64, TlsLast> = LruHashMap::with_max_entries(8_192, 0);
+
+/// The sockets of connections. An entry outlives its socket, until the connection has another one or is forgotten.
+#[map(name = "TLS_SOCKETS")]
+pub static BOUND: LruHashMap<TlsConnection, ConnectionId> = LruHashMap::with_max_entries(16_384, 0);
+
+/// The type of a TLS record: RFC 8446, section 5.1.
+const APPLICATION_DATA: u8 = 23;
+
+/// Bytes of a long text that are in each record at least: RFC 6066, section 4.
+const SHORTEST_FRAGMENT: u64 = 512;
+
+/// A connection whose bytes are encrypted, and whose plaintext is read in the client.
+#[inline(always)]
+pub fn socket_over_tls(key: ConnectionId) -> Option<*mut Socket> {
+    // SAFETY: a live map value.
+    tables::socket(key).filter(|socket| unsafe { (**socket).tls } != 0)
+}
+
+/// So many bytes, which begin at `address` in the memory of the process, have passed the socket of such a connection.
+#[inline(always)]
+pub fn encrypted(key: ConnectionId, socket: *mut Socket, direction: u8, bytes: u64, address: u64) {
+    // SAFETY: a live map value.
+    let is_unbound = unsafe { (*socket).tls } == TLS_UNBOUND;
+    let from_client = direction == CLIENT_TO_SERVER;
+    if is_unbound && !(from_client && bind(key, socket, bytes)) {
+        let is_data = || read::<u8>(address) == Some(APPLICATION_DATA);
+        if !from_client || is_data() {
+            // SAFETY: as above.
+            tables::advance(unsafe { &raw mut (*socket).encrypted.before[(direction & 1) as usize] }, bytes);
+        }
+    }
+    // SAFETY: as above.
+    tables::advance(unsafe { &raw mut (*socket).encrypted.all[(direction & 1) as usize] }, bytes);
+}
+
+/// The current thread has written to a socket: whichever connection it has called the library about, it is that. Whether it is one.
+#[inline(always)]
+fn bind(key: ConnectionId, socket: *mut Socket, bytes: u64) -> bool {
+    let thread = bpf_get_current_pid_tgid();
+    let Some(last) = LAST.get_ptr(thread) else { return false };
+    // SAFETY: a live map value.
+    let last = unsafe { *last };
+    if bytes < last.bytes.min(SHORTEST_FRAGMENT) {
+        return false;
+    }
+    let connection = TlsConnection { address: last.connection, tgid: (thread >> 32) as u32, zero: 0 };
+    // It has another socket: the thread writes what is left of something earlier.
+    if BOUND.get_ptr(connection).is_some_and(|other| {
+        // SAFETY: as above.
+        let other = unsafe { *other };
+        other != key && tables::socket(other).is_some()
+    }) {
+        return false;
+    }
+    let is_bound = BOUND.insert(connection, key, BPF_ANY as u64).is_ok();
+    if is_bound {
+        // SAFETY: as above.
+        unsafe { (*socket).tls = last.connection };
+    }
+    is_bound
+}

@@ -1,0 +1,257 @@
+//! MCP over HTTPS: what the server logged is what the agent reports, read in the memory of clients that nobody made for this test.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use mcpwarden_tests::agent::{Agent, is};
+use mcpwarden_tests::clients::{Client, Plan};
+use mcpwarden_tests::command::configured;
+use mcpwarden_tests::peer::wait_until;
+use mcpwarden_tests::places;
+use mcpwarden_tests::transcript::{compare, read_log};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Bytes of the texts of one session: below and above what is in one record of TLS, and long; the longest is sent once.
+const SIZES: [&str; 6] = ["10", "1000", "16384", "16385", "100000", "4194304"];
+const JSON: &str = "Content-Type: application/json";
+/// Sessions that a client has at once.
+const SESSIONS: usize = 16;
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The server, its URL, and where it logs what is said.
+struct Server {
+    _running: Running,
+    url: String,
+    directory: TempDir,
+}
+
+impl Server {
+    fn start() -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let certificates = places::sources().join("src/certificates");
+        let mut command = Command::new("node");
+        command.arg(places::sources().join("servers/over_tls.mjs")).arg(certificates.join("server.pem"));
+        command.arg(certificates.join("key.pem")).arg(directory.path()).stdout(Stdio::piped());
+        let mut running = Running(command.spawn().context("cannot start node")?);
+        let mut port = String::new();
+        BufReader::new(running.0.stdout.take().context("no output")?).read_line(&mut port)?;
+        let url = format!("https://127.0.0.1:{}", port.trim());
+        Ok(Self { _running: running, url, directory })
+    }
+
+    /// An agent to which it is declared.
+    fn watched(&self) -> Result<(TempDir, Agent)> {
+        let (directory, config) = configured(&format!(
+            "servers:\n  - {{id: remote, type: http, url: \"{}/mcp\"}}\ncapture: {{tls: servers}}\n",
+            self.url
+        ))?;
+        let agent = Agent::start(&["--config", &config, "--log", "debug"])?;
+        Ok((directory, agent))
+    }
+
+    /// Starts a client, has it answered once it is probed, and waits for its end. Gives its process id.
+    fn drive(&self, agent: &Agent, command: &mut Command) -> Result<u32> {
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut client = Running(child.with_context(|| format!("cannot start {command:?}"))?);
+        let pid = client.0.id();
+        self.answer_once_probed(agent, pid)?;
+        ensure!(client.0.wait()?.success(), "{command:?} failed");
+        Ok(pid)
+    }
+
+    /// Has a process answered once it is probed.
+    fn answer_once_probed(&self, agent: &Agent, pid: u32) -> Result<()> {
+        let go = self.directory.path().join("go");
+        if go.exists() {
+            fs::remove_file(&go)?;
+        }
+        let probed = format!("functions of process {pid} are probed");
+        wait_until("the client to be probed", || agent.stderr().contains(&probed))
+            .with_context(|| agent.stderr())?;
+        fs::write(&go, "").context("cannot have it answered")
+    }
+
+    /// What it logged of each session, by the id of that.
+    fn sessions(&self) -> Result<Vec<(String, PathBuf)>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.directory.path())? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "jsonl") {
+                let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                found.push((name, path));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A client of MCP: all its sessions are reported as the server has logged them, and of its connections the first alone is said not to have been
+/// read from its beginning.
+fn all_is_read(program: &Path, script: &str, mode: &str) -> Result<()> {
+    let server = Server::start()?;
+    let (_directory, agent) = server.watched()?;
+    let mut command = Command::new(program);
+    command.arg(places::sources().join("clients").join(script)).args([mode, &server.url]);
+    command.arg(SESSIONS.to_string()).args(SIZES).env("NODE_TLS_REJECT_UNAUTHORIZED", "0");
+    let pid = server.drive(&agent, &mut command)?;
+    let ended = |event: &Value| is(event, "mcp_server_exited") && event["server_id"] == "remote";
+    wait_until("the sessions to end", || {
+        agent.events().iter().filter(|event| ended(event)).count() == SESSIONS
+    })?;
+
+    let sessions = server.sessions()?;
+    ensure!(sessions.len() == SESSIONS, "{sessions:?}");
+    let mut connections: Vec<u64> = agent
+        .events()
+        .iter()
+        .filter(|event| ended(event))
+        .filter_map(|event| event["connection"].as_u64())
+        .collect();
+    for (name, log) in &sessions {
+        let said = read_log(log)?;
+        let reported = |connection: &u64| {
+            agent.messages(*connection).is_ok_and(|messages| compare(&said, &messages).is_ok())
+        };
+        let place = connections.iter().position(reported);
+        let Some(place) = place else {
+            let nearest = agent.messages(*connections.first().context("no connection is left")?)?;
+            return compare(&said, &nearest).with_context(|| format!("{name} is reported by no connection"));
+        };
+        connections.remove(place);
+    }
+    let events = agent.events();
+    let of = |kind: &str| events.iter().filter(|event| is(event, kind)).collect::<Vec<_>>();
+    ensure!(of("mcp_capture_gap").is_empty(), "{:#?}", of("mcp_capture_gap"));
+    let unread = of("mcp_network_uninspected");
+    ensure!(unread.len() <= 1 && unread.iter().all(|event| event["pid"] == pid), "{unread:#?}");
+    let counters = agent.stop()?["counters"].clone();
+    let count = |name: &str| counters[name].as_u64().unwrap_or_default();
+    ensure!(count("tls_plaintext_bytes") > 2 * (4_194_304 + 133_779 * SESSIONS as u64), "{counters:#}");
+    ensure!(count("tls_unread_bytes") < 20_000, "{counters:#}");
+    Ok(())
+}
+
+#[test]
+fn python_client_over_https_is_reported() -> Result<()> {
+    all_is_read(&places::real_servers().join("venv/bin/python"), "over_tls.py", "sync")
+}
+
+#[test]
+fn asynchronous_python_client_over_https_is_reported() -> Result<()> {
+    all_is_read(&places::real_servers().join("venv/bin/python"), "over_tls.py", "async")
+}
+
+#[test]
+fn node_client_over_https_is_reported() -> Result<()> {
+    all_is_read(Path::new("node"), "over_tls.mjs", "https")
+}
+
+#[test]
+fn node_fetch_over_https_is_reported() -> Result<()> {
+    all_is_read(Path::new("node"), "over_tls.mjs", "fetch")
+}
+
+#[test]
+fn node_http2_client_over_https_is_reported() -> Result<()> {
+    all_is_read(Path::new("node"), "over_tls.mjs", "http2")
+}
+
+#[test]
+fn official_clients_over_https_are_reported() -> Result<()> {
+    let server = Server::start()?;
+    let (_directory, agent) = server.watched()?;
+    for client in [Client::Python, Client::TypeScript, Client::TypeScript2] {
+        let directory = tempfile::tempdir()?;
+        let calls = ["a", "b"].map(|text| json!({"name": "echo", "arguments": {"text": text}})).to_vec();
+        let plan = Plan {
+            url: Some(format!("{}/mcp", server.url)),
+            transport: Some("http"),
+            calls,
+            warm: Some(format!("{}/warm", server.url)),
+            certificate: Some(places::sources().join("src/certificates/server.pem")),
+            ..Plan::default()
+        };
+        let driven = client.start(&plan, directory.path())?;
+        let pid = driven.pid();
+        server.answer_once_probed(&agent, pid)?;
+        let said = driven.finish().with_context(|| format!("{client:?}"))?;
+        let connection = agent.connection_of_client(pid)?;
+        agent.wait_for("the end", |event| {
+            is(event, "mcp_server_exited") && event["connection"] == connection
+        })?;
+        compare(&said, &agent.messages(connection)?).with_context(|| format!("{client:?}"))?;
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+/// Programs that make one connection: libcurl with OpenSSL, HTTP/1.1 and HTTP/2, and GnuTLS. A request that is sent once they are probed is
+/// reported, whatever went before it.
+#[test]
+fn calls_of_curl_and_wget_over_https_are_reported() -> Result<()> {
+    let server = Server::start()?;
+    let (_directory, agent) = server.watched()?;
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "echo", "arguments": {"text": "hello"},
+    }})
+    .to_string();
+    let (warm, url) = (format!("{}/warm", server.url), format!("{}/mcp", server.url));
+    let curl = |version| ["-sk", version, &warm, "--next", "-sk", version, "-H", JSON, "--data", &call, &url];
+    let body = format!("--post-data={call}");
+    let wget = ["-q", "--no-check-certificate", &format!("--header={JSON}"), &body, &warm, &url];
+    for (name, program, arguments) in [
+        ("curl", "curl", curl("--http1.1").to_vec()),
+        ("curl with HTTP/2", "curl", curl("--http2").to_vec()),
+        ("wget", "wget", wget.to_vec()),
+    ] {
+        let directory = tempfile::tempdir()?;
+        let mut command = Command::new(program);
+        let pid = server.drive(&agent, command.args(arguments).current_dir(directory.path()))?;
+        let connection = agent.connection_of_client(pid).context(name)?;
+        let ended = |event: &Value| is(event, "mcp_tool_result") && event["connection"] == connection;
+        let result = agent.wait_for("the result", ended).context(name)?;
+        ensure!(result["result"]["content"][0]["text"] == "hello", "{name}: {result:#}");
+        let events = agent.events_of(connection);
+        let called = events.iter().find(|event| is(event, "mcp_tool_called")).context(name)?;
+        ensure!(called["input"] == json!({"text": "hello"}), "{name}: {called:#}");
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+/// What passes before the client is probed, or is not to be read, is said.
+#[test]
+fn what_is_not_read_over_https_is_reported() -> Result<()> {
+    let server = Server::start()?;
+    fs::write(server.directory.path().join("go"), "")?;
+    for (setting, is_told) in [("servers", true), ("off", false)] {
+        let (_directory, config) = configured(&format!(
+            "servers:\n  - {{id: remote, type: http, url: \"{}/mcp\"}}\ncapture: {{tls: {setting}}}\n",
+            server.url
+        ))?;
+        let agent = Agent::start(&["--config", &config])?;
+        // It is over before anybody can have looked at it.
+        let status = Command::new("curl").args(["-sk", &format!("{}/warm", server.url)]).status()?;
+        ensure!(status.success());
+        agent.wait_for("the connection", |event| is(event, "mcp_network_connection"))?;
+        agent.settle();
+        let counters = agent.stop()?["counters"].clone();
+        let unread = counters["tls_unread_bytes"].as_u64().unwrap_or_default();
+        ensure!((unread > 0) == is_told, "{setting}: {counters:#}");
+    }
+    Ok(())
+}
