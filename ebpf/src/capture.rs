@@ -68,26 +68,30 @@ pub fn passed(channel: *const Channel, writes: bool, bytes: u64, tgid: u32, payl
     }
 }
 
-/// `bytes` of a channel are known to have gone by without being seen.
+/// `bytes` of a connection over stdio are known to have gone by without being seen.
 #[inline(always)]
 pub fn lost(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, cause: u8) {
-    capture(id, direction, bytes, tgid, Payload::lost(cause));
+    let Some(entry) = tables::positions(id) else { return };
+    send(id, entry, direction, bytes, tgid, Payload::lost(cause));
 }
 
 #[inline(always)]
-fn capture(id: ConnectionId, direction: u8, bytes: u64, tgid: u32, payload: Payload) {
+fn capture(id: ConnectionId, direction: u8, mut bytes: u64, tgid: u32, mut payload: Payload) {
     let Some(entry) = tables::positions(id) else { return };
-    if id & SOCKET != 0
-        && let Some(socket) = tls::socket_over_tls(id)
-    {
-        let (address, _) = if payload.cause != 0 { (0, 0) } else { first_buffer(&payload.source, bytes) };
-        return tls::encrypted(id, socket, direction, bytes, address);
-    }
     // SAFETY: a live map value.
-    if unsafe { (*entry).state } >= STATE_UNHEARD {
+    let is_unheard = unsafe { (*entry).state } >= STATE_UNHEARD;
+    let is_over_tls = id & SOCKET != 0 && tls::socket_over_tls(id).is_some();
+    if is_over_tls || is_unheard {
         let (address, length) =
             if payload.cause != 0 { (0, 0) } else { first_buffer(&payload.source, bytes) };
-        if !socket::received(id, direction, address, length, bytes) {
+        if is_over_tls {
+            bytes = tls::encrypted(id, direction.into(), bytes, address);
+            if bytes == 0 {
+                return;
+            }
+            // Of the client: what else is encrypted is none that was not known.
+            payload = Payload::at(Source::buffer(tls::pending()));
+        } else if !socket::received(id, direction, address, length, bytes) {
             log::dropped_candidate(id, direction);
             return;
         }

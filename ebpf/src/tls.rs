@@ -30,21 +30,47 @@ pub fn socket_over_tls(key: ConnectionId) -> Option<*mut Socket> {
     tables::socket(key).filter(|socket| unsafe { (**socket).tls } != 0)
 }
 
-/// So many bytes, which begin at `address` in the memory of the process, have passed the socket of such a connection.
-#[inline(always)]
-pub fn encrypted(key: ConnectionId, socket: *mut Socket, direction: u8, bytes: u64, address: u64) {
+/// So many bytes, which begin at `address` in the memory of the process, have passed the socket of such a connection. How many bytes of plaintext
+/// have become these, where that is only known now; they are at [`pending`].
+///
+/// A library that leaves it to the program to write has returned by then. The program gets to nothing else meanwhile: the text is there still.
+///
+/// The verifier goes through it once, by itself: see [`crate::exec::report`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn encrypted(key: ConnectionId, direction: u32, bytes: u64, address: u64) -> u64 {
+    let Some(socket) = socket_over_tls(key) else { return 0 };
     // SAFETY: a live map value.
     let is_unbound = unsafe { (*socket).tls } == TLS_UNBOUND;
-    let from_client = direction == CLIENT_TO_SERVER;
-    if is_unbound && !(from_client && bind(key, socket, bytes)) {
-        let is_data = || read::<u8>(address) == Some(APPLICATION_DATA);
-        if !from_client || is_data() {
-            // SAFETY: as above.
-            tables::advance(unsafe { &raw mut (*socket).encrypted.before[(direction & 1) as usize] }, bytes);
+    let from_client = direction == CLIENT_TO_SERVER.into();
+    let place = !from_client as usize;
+    let mut pending = 0;
+    if is_unbound && from_client && bind(key, socket, bytes) {
+        if let Some(last) = LAST.get_ptr_mut(bpf_get_current_pid_tgid()) {
+            // SAFETY: a live map value, of this thread alone.
+            unsafe {
+                pending = (*last).pending;
+                (*last).pending = 0;
+            }
         }
+        if pending != 0 {
+            // SAFETY: a live map value.
+            tables::advance(unsafe { &raw mut (*socket).encrypted.calls[0] }, 1);
+        }
+    } else if is_unbound && (!from_client || read::<u8>(address) == Some(APPLICATION_DATA)) {
+        // SAFETY: as above.
+        tables::advance(unsafe { &raw mut (*socket).encrypted.before[place & 1] }, bytes);
     }
     // SAFETY: as above.
-    tables::advance(unsafe { &raw mut (*socket).encrypted.all[(direction & 1) as usize] }, bytes);
+    tables::advance(unsafe { &raw mut (*socket).encrypted.all[place & 1] }, bytes);
+    pending
+}
+
+/// Where the plaintext is that [`encrypted`] has told of.
+#[inline(always)]
+pub fn pending() -> u64 {
+    // SAFETY: a live map value.
+    LAST.get_ptr(bpf_get_current_pid_tgid()).map_or(0, |last| unsafe { (*last).buffer })
 }
 
 /// The current thread has written to a socket: whichever connection it has called the library about, it is that. Whether it is one.

@@ -15,6 +15,7 @@ use mcpwarden_abi::{
 
 use crate::{
     capture,
+    kernel::at_most,
     source::read,
     tables,
     tls::{BOUND, LAST, socket_over_tls},
@@ -44,7 +45,17 @@ pub fn called(ctx: &ProbeContext) {
     }
     let length = arguments.at(cookie.length);
     let bytes = if cookie.role == TLS_WRITE { length } else { 0 };
-    let _ = LAST.insert(thread, TlsLast { connection: address, bytes }, BPF_ANY as u64);
+    let mut last = TlsLast { connection: address, bytes, pending: 0, buffer: 0 };
+    if let Some(before) = LAST.get_ptr(thread) {
+        // SAFETY: a live map value.
+        let before = unsafe { *before };
+        if before.pending != 0 && before.connection == address && cookie.role != TLS_WRITE {
+            last = before;
+        } else {
+            tables::count(Counter::TlsUnbound, before.pending);
+        }
+    }
+    let _ = LAST.insert(thread, last, BPF_ANY as u64);
     if cookie.role == TLS_HANDSHAKE {
         return;
     }
@@ -87,14 +98,22 @@ pub fn returned(ctx: &RetProbeContext) {
     };
     let tgid = (thread >> 32) as u32;
     let Some(key) = BOUND.get_ptr(TlsConnection { address: connection, tgid, zero: 0 }) else {
-        tables::count(Counter::TlsUnbound, bytes);
+        if cookie.role == TLS_WRITE
+            && let Some(last) = LAST.get_ptr_mut(thread)
+        {
+            // SAFETY: a live map value, of this thread alone.
+            unsafe { ((*last).pending, (*last).buffer) = (bytes, buffer) };
+        } else {
+            tables::count(Counter::TlsUnbound, bytes);
+        }
         return;
     };
     // SAFETY: as above.
     let key = unsafe { *key };
     if let Some(socket) = socket_over_tls(key) {
+        let place = at_most(direction.into(), 1) as usize;
         // SAFETY: as above.
-        tables::advance(unsafe { &raw mut (*socket).encrypted.calls[(direction & 1) as usize] }, 1);
+        tables::advance(unsafe { &raw mut (*socket).encrypted.calls[place] }, 1);
     }
     capture::plaintext(key, direction, bytes, tgid, buffer);
 }

@@ -110,7 +110,7 @@ pub fn run(options: RunOptions) -> Result<()> {
             engine,
             pending: Pending::default(),
             inspections: Inspections::default(),
-            tls: Tls::default(),
+            tls: Tls::open(&options.state_dir),
             guards,
             network,
             gate: Gate::default(),

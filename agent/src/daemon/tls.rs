@@ -6,7 +6,7 @@ use std::{
     collections::HashMap,
     fs::File,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -25,6 +25,8 @@ use crate::host::{
     process,
 };
 
+/// What was found in files, below the state directory.
+const CACHE: &str = "tls.json";
 /// Most searches at once, one for each user. A process for which there is none left is searched at its next connection.
 const MOST_SEARCHES: usize = 4;
 /// How long the files of one process are searched at most.
@@ -62,18 +64,27 @@ pub struct Tls {
 /// What was found in files, and by what.
 struct Found {
     cache: Cache,
+    /// Where it is kept, and whether it has more than what is there.
+    path: PathBuf,
+    is_changed: bool,
     signatures: Option<Signatures>,
 }
 
-impl Default for Tls {
-    fn default() -> Self {
+impl Tls {
+    /// None yet; what was found in files is kept in a directory of the agent's own.
+    pub fn open(directory: &Path) -> Self {
+        let path = directory.join(CACHE);
         let signatures = Signatures::built_in();
         if let Err(error) = &signatures {
             tracing::error!("tls: the built-in signatures cannot be read: {error}; no TLS is read");
         }
         let signatures = signatures.ok();
         let version = signatures.as_ref().map_or("", Signatures::version);
-        let found = Found { cache: Cache::new(version), signatures };
+        let (cache, error) = Cache::open(&path, version);
+        if let Some(error) = error {
+            tracing::warn!("tls: {error}");
+        }
+        let found = Found { cache, path, is_changed: false, signatures };
         Self {
             found: Arc::new(Mutex::new(found)),
             outcomes: unbounded_channel(),
@@ -82,9 +93,7 @@ impl Default for Tls {
             fruitless: HashMap::new(),
         }
     }
-}
 
-impl Tls {
     /// A client has connected over TLS to what is to be read: has it searched and probed, unless it was.
     ///
     /// # Errors
@@ -116,6 +125,7 @@ impl Tls {
             };
             // Nobody waits for it any more where the agent ends.
             let _ = sender.send(searched.unwrap_or_else(failed));
+            keep(&found);
         };
         let thread = thread::Builder::new().name("tls".to_owned()).spawn(search);
         thread.map_err(|error| format!("a thread that searches its files cannot be started: {error}"))?;
@@ -230,8 +240,20 @@ fn located(link: &PathBuf, found: &Mutex<Found>) -> Result<Located, String> {
     };
     let mut image = Image::of_file(&file).map_err(|error| error.to_string())?;
     let located = locate(&mut image, &signatures).map_err(|error| error.to_string())?;
-    found.lock().unwrap_or_else(PoisonError::into_inner).cache.insert(id, located.clone());
+    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+    found.cache.insert(id, located.clone());
+    found.is_changed = true;
     Ok(located)
+}
+
+/// Writes what was found, where anything is new.
+fn keep(found: &Mutex<Found>) {
+    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+    if std::mem::take(&mut found.is_changed)
+        && let Err(error) = found.cache.write(&found.path)
+    {
+        tracing::warn!("tls: {error}");
+    }
 }
 
 /// The functions of a library, where both directions of its plaintext can be read by probes at entries and returns.

@@ -301,6 +301,10 @@ pub struct TlsLast {
     pub connection: u64,
     /// Bytes of plaintext that were to be written. No fewer bytes go to the socket.
     pub bytes: u64,
+    /// Bytes of plaintext that were written before it was known which socket the connection has, and their address.
+    pub pending: u64,
+    /// See there.
+    pub buffer: u64,
 }
 
 /// A call of a TLS library that reads or writes, under way: what is needed at its return.
