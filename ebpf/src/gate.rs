@@ -25,7 +25,7 @@ use mcpwarden_gate::{HttpRequests, View};
 use memory::{NOT_OVERWRITTEN, may_overwrite, overwrite};
 use owner::thread;
 use reading::ends_a_line;
-pub use settle::returned;
+pub use settle::{plaintext_taken, returned};
 pub use state::is_server;
 use state::{
     GATED, Gated, HEADS, NEXT, OVERWRITES, Overwrite, SETTINGS, Walk, Why, begin_after, gated, member,
@@ -47,9 +47,18 @@ const EPERM: i32 = 1;
 pub fn evaluate(channel: *const Channel, bytes: Coming) -> i32 {
     // SAFETY: a live map value.
     let id = unsafe { (*channel).write_capture };
-    if id == 0 {
-        return 0;
-    }
+    if id == 0 { 0 } else { judge(id, bytes, false) }
+}
+
+/// Plaintext is about to be given to a TLS library, for a connection: the same. What is refused goes to the library nonetheless; nothing that comes of
+/// it is let out of the socket ([`tls::refuse`]).
+#[inline(always)]
+pub fn evaluate_plaintext(id: ConnectionId, bytes: Coming) -> i32 {
+    judge(id, bytes, true)
+}
+
+#[inline(always)]
+fn judge(id: ConnectionId, bytes: Coming, is_plaintext: bool) -> i32 {
     let Some(settings) = SETTINGS.get_ptr(0) else { return 0 };
     // SAFETY: a live map value.
     let mut settings = unsafe { core::ptr::read_volatile(settings) };
@@ -72,9 +81,12 @@ pub fn evaluate(channel: *const Channel, bytes: Coming) -> i32 {
     if is_blocked {
         // Whatever it asks for.
         settings.refuse_undecided = 1;
-    } else if id & SOCKET != 0 && tls::socket_over_tls(id).is_some() {
+    } else if !is_plaintext
+        && id & SOCKET != 0
+        && let Some(socket) = tls::socket_over_tls(id)
+    {
         // What is written says nothing.
-        return 0;
+        return if tls::is_refused(socket) { -EPERM } else { 0 };
     }
     let Some(entry) = tables::positions(id) else { return 0 };
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;

@@ -116,6 +116,13 @@ pub fn tls_called(ctx: ProbeContext) -> u32 {
     0
 }
 
+/// One that takes plaintext is called: what the gate says of that.
+#[uprobe]
+pub fn tls_judged(ctx: ProbeContext) -> u32 {
+    tls_probes::judged(&ctx);
+    0
+}
+
 /// It returns.
 #[uretprobe]
 pub fn tls_returned(ctx: RetProbeContext) -> u32 {

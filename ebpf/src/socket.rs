@@ -65,6 +65,7 @@ static FRESH: Socket = Socket {
     is_counted: 0,
     tls: 0,
     encrypted: Encrypted { all: [0; 2], before: [0; 2], calls: [0; 2] },
+    refused: 0,
 };
 
 /// A socket is about to connect, perhaps once more: what it was connected to before is over.

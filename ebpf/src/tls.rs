@@ -30,6 +30,20 @@ pub fn socket_over_tls(key: ConnectionId) -> Option<*mut Socket> {
     tables::socket(key).filter(|socket| unsafe { (**socket).tls } != 0)
 }
 
+/// The gate has refused a call over such a connection: nothing is written to its socket any more.
+#[inline(always)]
+pub fn refuse(socket: *mut Socket) {
+    // SAFETY: a live map value.
+    unsafe { (&raw mut (*socket).refused).write_volatile(1) };
+}
+
+/// Whether it has.
+#[inline(always)]
+pub fn is_refused(socket: *mut Socket) -> bool {
+    // SAFETY: a live map value.
+    unsafe { (&raw const (*socket).refused).read_volatile() != 0 }
+}
+
 /// So many bytes, which begin at `address` in the memory of the process, have passed the socket of such a connection. How many bytes of plaintext
 /// have become these, where that is only known now; they are at [`pending`].
 ///

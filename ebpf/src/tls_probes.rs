@@ -14,11 +14,11 @@ use mcpwarden_abi::{
 };
 
 use crate::{
-    capture,
+    capture, gate,
     kernel::at_most,
-    source::read,
+    source::{Coming, Source, read},
     tables,
-    tls::{BOUND, LAST, socket_over_tls},
+    tls::{self, BOUND, LAST, socket_over_tls},
 };
 
 /// Calls under way, by thread.
@@ -66,6 +66,25 @@ pub fn called(ctx: &ProbeContext) {
         done: if cookie.done == TLS_NO_ARGUMENT { 0 } else { arguments.at(cookie.done) },
     };
     let _ = CALLS.insert(thread, call, BPF_ANY as u64);
+}
+
+/// A function of a library is called that takes plaintext: the gate judges that.
+#[inline(always)]
+pub fn judged(ctx: &ProbeContext) {
+    // SAFETY: a helper on the hook's own context.
+    let cookie = TlsCookie::of(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
+    let arguments = Arguments::of(ctx);
+    let (address, tgid) = (arguments.at(cookie.connection), (bpf_get_current_pid_tgid() >> 32) as u32);
+    let Some(key) = BOUND.get_ptr(TlsConnection { address, tgid, zero: 0 }) else { return };
+    // SAFETY: a live map value.
+    let key = unsafe { *key };
+    let Some(socket) = socket_over_tls(key) else { return };
+    // Where it is an `int`, the upper half of its register has anything.
+    let length = arguments.at(cookie.length) & u32::MAX as u64;
+    let bytes = Coming::at(Source::buffer(arguments.at(cookie.buffer)), length);
+    if length != 0 && gate::evaluate_plaintext(key, bytes) != 0 {
+        tls::refuse(socket);
+    }
 }
 
 /// It returns.
@@ -116,6 +135,10 @@ pub fn returned(ctx: &RetProbeContext) {
         tables::advance(unsafe { &raw mut (*socket).encrypted.calls[place] }, 1);
     }
     capture::plaintext(key, direction, bytes, tgid, buffer);
+    if cookie.role == TLS_WRITE {
+        let left = (length & u32::MAX as u64).saturating_sub(bytes);
+        gate::plaintext_taken(key, bytes, left, buffer);
+    }
 }
 
 /// What is in the six registers of arguments.

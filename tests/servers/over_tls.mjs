@@ -3,7 +3,7 @@
 // usage: over_tls.mjs CERTIFICATE.pem KEY.pem DIRECTORY
 //
 // Its port is the first line that it prints. What is said in a session is logged to DIRECTORY/SESSION.jsonl, one
-// {"dir": "c2s" | "s2c", "message": …} a line. `echo` gives its text back; every second answer is an event.
+// {"dir": "c2s" | "s2c", "message": …} a line. `echo` gives its text back, `add` says that it was run; every second answer is an event.
 // A request of /warm is answered once DIRECTORY/go exists, and the connection is closed after it.
 
 import fs from 'node:fs';
@@ -21,9 +21,17 @@ function answer(message) {
     };
   }
   if (message.method === 'tools/list') {
-    return { tools: [{ name: 'echo', description: 'Gives a text back.', inputSchema: { type: 'object' } }] };
+    return { tools: ['echo', 'add'].map((name) => ({ name, inputSchema: { type: 'object' } })) };
   }
-  return { content: [{ type: 'text', text: message.params.arguments.text }] };
+  const text = message.params.name === 'add' ? 'added' : message.params.arguments.text;
+  return { content: [{ type: 'text', text }] };
+}
+
+function answered(message) {
+  const { id, method, params } = message;
+  const isUnknown = method === 'tools/call' && !['echo', 'add'].includes(params.name);
+  const error = { code: -32602, message: `unknown tool: ${params?.name}` };
+  return { jsonrpc: '2.0', id, ...(isUnknown ? { error } : { result: answer(message) }) };
 }
 
 function handle(request, response, body) {
@@ -42,12 +50,12 @@ function handle(request, response, body) {
     response.end();
     return;
   }
-  const answered = { jsonrpc: '2.0', id: message.id, result: answer(message) };
-  log('s2c', answered);
+  const answer = answered(message);
+  log('s2c', answer);
   const isEvent = message.id % 2 === 0;
   const text = isEvent
-    ? `event: message\ndata: ${JSON.stringify(answered)}\n\n`
-    : JSON.stringify(answered);
+    ? `event: message\ndata: ${JSON.stringify(answer)}\n\n`
+    : JSON.stringify(answer);
   response.writeHead(200, {
     'mcp-session-id': session,
     'content-type': isEvent ? 'text/event-stream' : 'application/json',

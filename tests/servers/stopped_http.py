@@ -1,6 +1,7 @@
-"""A client and a server that speak plain HTTP/1.1; the client calls what is denied.
+"""A client and a server that speak HTTP/1.1; the client calls what is denied.
 
-usage: stopped_http.py ADDRESS: of loopback. The client initializes and lists, and prints who it is. For each line on its standard input
+usage: stopped_http.py ADDRESS [CERTIFICATE KEY]: of loopback; with a certificate over TLS, and who it is is printed first then: it connects with
+the first line on its standard input, and makes another connection with the second. The client initializes and lists, and prints who it is. For each line on its standard input
 it does what that says, and prints what came of it: `{"write": [TEXT, ...]}`: each in a write of its own, as it is (`"latin": true`: a
 letter is a byte); `"answers": N`: so many answers are read, of each the status and what its body says; `"anew": true`: over a new
 connection.
@@ -12,6 +13,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import sys
 
 from echo import answer
@@ -20,8 +22,21 @@ TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", 
 READS_WITHIN = 30
 
 
+IS_OVER_TLS = len(sys.argv) > 2
+
+
 class Server(http.server.ThreadingHTTPServer):
     address_family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+
+    def finish_request(self, request, client_address):
+        if IS_OVER_TLS:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*sys.argv[2:4])
+            request = context.wrap_socket(request, server_side=True)
+        super().finish_request(request, client_address)
+
+    def handle_error(self, *_):
+        """Whoever lists the server does not know its certificate."""
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -101,6 +116,8 @@ def read(answers):
 
 def connect(address):
     client = socket.create_connection(address[:2], timeout=READS_WITHIN)
+    if IS_OVER_TLS:
+        client = ssl._create_unverified_context().wrap_socket(client)
     return client, client.makefile("rb")
 
 
@@ -122,12 +139,20 @@ def main():
 
 
 def drive(address):
+    identity = json.dumps({"client": os.getpid(), "port": address[1]})
+    nothing = json.dumps({"errors": [], "answers": []})
+    if IS_OVER_TLS:
+        print(identity, flush=True)
+        sys.stdin.readline()
+        first, _ = connect(address)
+        print(nothing, flush=True)
+        sys.stdin.readline()
     client, answers = connect(address)
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     for number, (method, params) in enumerate([("initialize", hello), ("tools/list", {})]):
         client.sendall(request({"jsonrpc": "2.0", "id": number, "method": method, "params": params}))
         read(answers)
-    print(json.dumps({"client": os.getpid(), "port": address[1]}), flush=True)
+    print(nothing if IS_OVER_TLS else identity, flush=True)
     for line in sys.stdin:
         step, found = json.loads(line), {"errors": [], "answers": []}
         if step.get("anew"):
@@ -138,7 +163,7 @@ def drive(address):
             try:
                 client.sendall(part.encode("latin-1" if step.get("latin") else "utf-8"))
             except OSError as error:
-                found["errors"].append(errno.errorcode[error.errno])
+                found["errors"].append(errno.errorcode.get(error.errno, type(error).__name__))
         for _ in range(step["answers"]):
             found["answers"].append(read(answers))
         print(json.dumps(found), flush=True)

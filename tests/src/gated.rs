@@ -60,11 +60,19 @@ pub fn agent(test: &str, config: &str) -> Result<Option<Agent>> {
 /// # Errors
 /// It cannot be started, or there is no gate where there must be one.
 pub fn agent_of(test: &str, path: &str) -> Result<Option<Agent>> {
+    agent_with(test, path, &[])
+}
+
+/// The same, with further arguments.
+///
+/// # Errors
+/// It cannot be started, or there is no gate where there must be one.
+pub fn agent_with(test: &str, path: &str, args: &[&str]) -> Result<Option<Agent>> {
     if let Some(why) = places::skipped_before(NO_GATE).filter(|_| !is_emulated()) {
         places::skipped(test, &why);
         return Ok(None);
     }
-    that_stops(test, Agent::start(&["--config", path])?)
+    that_stops(test, Agent::start(&[&["--config", path], args].concat())?)
 }
 
 /// Whether there is a gate; where there is none, that is said.

@@ -46,6 +46,7 @@ pub mod memory;
 pub mod mini_server;
 pub mod neighbour;
 pub mod others;
+pub mod over_tls;
 pub mod patience;
 pub mod peer;
 pub mod places;

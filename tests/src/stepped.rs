@@ -15,7 +15,10 @@ pub struct SteppedClient {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    pid: Value,
+    /// Its process id.
+    pub pid: Value,
+    /// The port of its server, where that is one.
+    pub port: Value,
 }
 
 impl SteppedClient {
@@ -30,8 +33,9 @@ impl SteppedClient {
         let mut child = command.spawn().context("python3")?;
         let input = child.stdin.take().context("no stdin")?;
         let output = BufReader::new(child.stdout.take().context("no stdout")?);
-        let mut client = Self { child, input, output, pid: Value::Null };
-        client.pid = client.said()?["client"].clone();
+        let mut client = Self { child, input, output, pid: Value::Null, port: Value::Null };
+        let identity = client.said()?;
+        (client.pid, client.port) = (identity["client"].clone(), identity["port"].clone());
         Ok(client)
     }
 

@@ -6,12 +6,13 @@ use aya::programs::{
     ProbeKind, ProgramError, UProbe,
     uprobe::{UProbeAttachPoint, UProbeLink, UProbeScope},
 };
-use mcpwarden_abi::TlsCookie;
+use mcpwarden_abi::{TLS_WRITE, TlsCookie};
 
 use super::{Kernel, KernelError, brief::brief, hooks::program, object::Object};
 
 /// What runs when a function is called, and when it returns.
 const CALLED: (&str, ProbeKind) = ("tls_called", ProbeKind::Entry);
+const JUDGED: (&str, ProbeKind) = ("tls_judged", ProbeKind::Entry);
 const RETURNED: (&str, ProbeKind) = ("tls_returned", ProbeKind::Return);
 
 /// A function that is to be probed.
@@ -27,10 +28,12 @@ pub struct TlsFunction {
     pub cookie: TlsCookie,
 }
 
-/// The two programs that run at probes. They are apart from the object: to attach and detach probes takes the kernel milliseconds each, which
+/// The programs that run at probes. They are apart from the object: to attach and detach probes takes the kernel milliseconds each, which
 /// is done on a thread of its own.
 pub struct TlsPrograms {
     called: UProbe,
+    /// The gate's.
+    judged: Option<UProbe>,
     returned: UProbe,
 }
 
@@ -60,8 +63,12 @@ impl Kernel {
     /// # Errors
     /// The kernel refuses one.
     pub fn tls_programs(&mut self) -> Result<TlsPrograms, KernelError> {
-        let mut loaded = |wanted| load(&mut self.ebpf, wanted);
-        Ok(TlsPrograms { called: loaded(CALLED)?, returned: loaded(RETURNED)? })
+        let (can_judge, ebpf) = (self.gate.can_be_used(), &mut self.ebpf);
+        let judged = can_judge.then(|| load(ebpf, JUDGED)).transpose().unwrap_or_else(|error| {
+            tracing::warn!("calls over TLS are not stopped: {error}");
+            None
+        });
+        Ok(TlsPrograms { called: load(ebpf, CALLED)?, judged, returned: load(ebpf, RETURNED)? })
     }
 }
 
@@ -83,6 +90,9 @@ impl TlsPrograms {
                 links.push(attach(&mut self.returned, (pid, file), function.start, function.cookie)?);
             }
             links.push(attach(&mut self.called, (pid, file), function.entry, function.cookie)?);
+            if let Some(judged) = self.judged.as_mut().filter(|_| function.cookie.role == TLS_WRITE) {
+                links.push(attach(judged, (pid, file), function.entry, function.cookie)?);
+            }
         }
         Ok(TlsProbes { links, functions: functions.len() })
     }

@@ -245,6 +245,8 @@ pub struct Socket {
     pub tls: u64,
     /// Of one over TLS: what passed the socket. It is no part of its streams.
     pub encrypted: Encrypted,
+    /// Of one over TLS: 1 where the gate has refused a call. Nothing is written to it any more.
+    pub refused: u64,
 }
 
 impl Socket {

@@ -12,7 +12,10 @@ use super::{
     state::{GATED, Gated, HEADS, MEMBERS, NEXT, SETTINGS, Walk, begin_after, subject_of, written_whole},
     unseen,
 };
-use crate::{source::Source, tables};
+use crate::{
+    source::{Source, User},
+    tables, tls,
+};
 
 /// A write to a channel has returned. `left`: how many bytes were not written; `bytes`: where those lay that were.
 #[inline(always)]
@@ -24,9 +27,26 @@ pub fn returned(
 ) {
     // SAFETY: a live map value.
     let id = unsafe { (*channel).write_capture };
-    if id == 0 {
+    // What is written over TLS says nothing, and was not judged.
+    if id == 0 || id & SOCKET != 0 && tls::socket_over_tls(id).is_some() {
         return;
     }
+    written(id, result, left, bytes);
+}
+
+/// The same of plaintext: a function of a TLS library has taken so many bytes of it, and left so many.
+#[inline(always)]
+pub fn plaintext_taken(id: ConnectionId, bytes: u64, left: u64, address: User) {
+    written(id, bytes as i64, || left, |_| Some(Source::buffer(address)));
+}
+
+#[inline(always)]
+fn written(
+    id: ConnectionId,
+    result: i64,
+    left: impl FnOnce() -> u64,
+    bytes: impl FnOnce(u64) -> Option<Source>,
+) {
     let Some(number) = tables::number(id) else { return };
     let Some(gated) = GATED.get_ptr_mut(number) else {
         if id & SOCKET != 0 && result > 0 {

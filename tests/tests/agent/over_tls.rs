@@ -1,17 +1,16 @@
 //! MCP over HTTPS: what the server logged is what the agent reports, read in the memory of clients that nobody made for this test.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use mcpwarden_tests::agent::{Agent, is};
 use mcpwarden_tests::clients::{Client, Plan};
 use mcpwarden_tests::command::configured;
+use mcpwarden_tests::over_tls::Server;
 use mcpwarden_tests::peer::wait_until;
 use mcpwarden_tests::places;
-use mcpwarden_tests::transcript::{compare, read_log};
+use mcpwarden_tests::transcript::compare;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -21,115 +20,43 @@ const JSON: &str = "Content-Type: application/json";
 /// Sessions that a client has at once.
 const SESSIONS: usize = 16;
 
-/// A process that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// The server, its URL, and where it logs what is said.
-struct Server {
-    _running: Running,
-    url: String,
-    directory: TempDir,
-}
-
-impl Server {
-    fn start() -> Result<Self> {
-        let directory = tempfile::tempdir()?;
-        let certificates = places::sources().join("src/certificates");
-        let mut command = Command::new("node");
-        command.arg(places::sources().join("servers/over_tls.mjs")).arg(certificates.join("server.pem"));
-        command.arg(certificates.join("key.pem")).arg(directory.path()).stdout(Stdio::piped());
-        let mut running = Running(command.spawn().context("cannot start node")?);
-        let mut port = String::new();
-        BufReader::new(running.0.stdout.take().context("no output")?).read_line(&mut port)?;
-        let url = format!("https://127.0.0.1:{}", port.trim());
-        Ok(Self { _running: running, url, directory })
-    }
-
-    /// An agent to which it is declared.
-    fn watched(&self) -> Result<(TempDir, Agent)> {
-        let (directory, config) = configured(&format!(
-            "servers:\n  - {{id: remote, type: http, url: \"{}/mcp\"}}\ncapture: {{tls: servers}}\n",
-            self.url
-        ))?;
-        let agent = Agent::start(&["--config", &config, "--log", "debug"])?;
-        Ok((directory, agent))
-    }
-
-    /// Starts a client, has it answered once it is probed, and waits for its end. Gives its process id.
-    fn drive(&self, agent: &Agent, command: &mut Command) -> Result<u32> {
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let mut client = Running(child.with_context(|| format!("cannot start {command:?}"))?);
-        let pid = client.0.id();
-        self.answer_once_probed(agent, pid)?;
-        ensure!(client.0.wait()?.success(), "{command:?} failed");
-        Ok(pid)
-    }
-
-    /// Has a process answered once it is probed.
-    fn answer_once_probed(&self, agent: &Agent, pid: u32) -> Result<()> {
-        let go = self.directory.path().join("go");
-        if go.exists() {
-            fs::remove_file(&go)?;
-        }
-        let probed = format!("functions of process {pid} are probed");
-        wait_until("the client to be probed", || agent.stderr().contains(&probed))
-            .with_context(|| agent.stderr())?;
-        fs::write(&go, "").context("cannot have it answered")
-    }
-
-    /// What it logged of each session, by the id of that.
-    fn sessions(&self) -> Result<Vec<(String, PathBuf)>> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(self.directory.path())? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "jsonl") {
-                let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                found.push((name, path));
-            }
-        }
-        Ok(found)
-    }
+/// An agent to which the server is declared.
+fn watched(server: &Server) -> Result<(TempDir, Agent)> {
+    let (directory, config) = configured(&server.declared())?;
+    let agent = Agent::start(&["--config", &config, "--log", "debug"])?;
+    Ok((directory, agent))
 }
 
 /// A client of MCP: all its sessions are reported as the server has logged them, and of its connections the first alone is said not to have been
 /// read from its beginning.
 fn all_is_read(program: &Path, script: &str, mode: &str) -> Result<()> {
     let server = Server::start()?;
-    let (_directory, agent) = server.watched()?;
+    let (_directory, agent) = watched(&server)?;
     let mut command = Command::new(program);
     command.arg(places::sources().join("clients").join(script)).args([mode, &server.url]);
     command.arg(SESSIONS.to_string()).args(SIZES).env("NODE_TLS_REJECT_UNAUTHORIZED", "0");
-    let pid = server.drive(&agent, &mut command)?;
+    let pid = server.drive(&agent, command.stdout(Stdio::null()))?;
     let ended = |event: &Value| is(event, "mcp_server_exited") && event["server_id"] == "remote";
     wait_until("the sessions to end", || {
         agent.events().iter().filter(|event| ended(event)).count() == SESSIONS
     })?;
 
     let sessions = server.sessions()?;
-    ensure!(sessions.len() == SESSIONS, "{sessions:?}");
+    ensure!(sessions.len() == SESSIONS, "{} sessions", sessions.len());
     let mut connections: Vec<u64> = agent
         .events()
         .iter()
         .filter(|event| ended(event))
         .filter_map(|event| event["connection"].as_u64())
         .collect();
-    for (name, log) in &sessions {
-        let said = read_log(log)?;
+    for said in &sessions {
         let reported = |connection: &u64| {
-            agent.messages(*connection).is_ok_and(|messages| compare(&said, &messages).is_ok())
+            agent.messages(*connection).is_ok_and(|messages| compare(said, &messages).is_ok())
         };
         let place = connections.iter().position(reported);
         let Some(place) = place else {
             let nearest = agent.messages(*connections.first().context("no connection is left")?)?;
-            return compare(&said, &nearest).with_context(|| format!("{name} is reported by no connection"));
+            return compare(said, &nearest).context("a session is reported by no connection");
         };
         connections.remove(place);
     }
@@ -173,7 +100,7 @@ fn node_http2_client_over_https_is_reported() -> Result<()> {
 #[test]
 fn official_clients_over_https_are_reported() -> Result<()> {
     let server = Server::start()?;
-    let (_directory, agent) = server.watched()?;
+    let (_directory, agent) = watched(&server)?;
     for client in [Client::Python, Client::TypeScript, Client::TypeScript2] {
         let directory = tempfile::tempdir()?;
         let calls = ["a", "b"].map(|text| json!({"name": "echo", "arguments": {"text": text}})).to_vec();
@@ -204,7 +131,7 @@ fn official_clients_over_https_are_reported() -> Result<()> {
 #[test]
 fn calls_of_curl_and_wget_over_https_are_reported() -> Result<()> {
     let server = Server::start()?;
-    let (_directory, agent) = server.watched()?;
+    let (_directory, agent) = watched(&server)?;
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
         "name": "echo", "arguments": {"text": "hello"},
     }})
@@ -220,7 +147,8 @@ fn calls_of_curl_and_wget_over_https_are_reported() -> Result<()> {
     ] {
         let directory = tempfile::tempdir()?;
         let mut command = Command::new(program);
-        let pid = server.drive(&agent, command.args(arguments).current_dir(directory.path()))?;
+        let pid = server
+            .drive(&agent, command.args(arguments).current_dir(directory.path()).stdout(Stdio::null()))?;
         let connection = agent.connection_of_client(pid).context(name)?;
         let ended = |event: &Value| is(event, "mcp_tool_result") && event["connection"] == connection;
         let result = agent.wait_for("the result", ended).context(name)?;
@@ -237,12 +165,10 @@ fn calls_of_curl_and_wget_over_https_are_reported() -> Result<()> {
 #[test]
 fn what_is_not_read_over_https_is_reported() -> Result<()> {
     let server = Server::start()?;
-    fs::write(server.directory.path().join("go"), "")?;
+    server.answer_at_once()?;
     for (setting, is_told) in [("servers", true), ("off", false)] {
-        let (_directory, config) = configured(&format!(
-            "servers:\n  - {{id: remote, type: http, url: \"{}/mcp\"}}\ncapture: {{tls: {setting}}}\n",
-            server.url
-        ))?;
+        let declared = server.declared();
+        let (_directory, config) = configured(&format!("{declared}capture: {{tls: {setting}}}\n"))?;
         let agent = Agent::start(&["--config", &config])?;
         // It is over before anybody can have looked at it.
         let status = Command::new("curl").args(["-sk", &format!("{}/warm", server.url)]).status()?;

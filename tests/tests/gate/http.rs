@@ -65,7 +65,7 @@ fn chunked(pieces: &[&str]) -> String {
 }
 
 /// A call with arguments that the reason has room in.
-fn wordy_add(id: u64) -> String {
+pub(crate) fn wordy_add(id: u64) -> String {
     let arguments = r#"{"text":"as long as the reason that takes its place"}"#;
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"add","arguments":{arguments}}}}}"#
@@ -77,13 +77,13 @@ fn is_answered(answer: &Value) -> bool {
 }
 
 /// How a call with this id is reported: its action, and whether it was enforced.
-fn call(agent: &Agent, connection: u64, id: u64) -> Result<(Value, Value)> {
+pub(crate) fn call(agent: &Agent, connection: u64, id: u64) -> Result<(Value, Value)> {
     let called = called(agent, connection, id)?;
     Ok((called["action"].clone(), called["enforced"].clone()))
 }
 
 /// Requests with one call each, of which the id is 1: in which writes they are written.
-fn forms(text: &str) -> Vec<(&'static str, Vec<String>)> {
+pub(crate) fn forms(text: &str) -> Vec<(&'static str, Vec<String>)> {
     let whole = post("", text);
     let head = whole.len() - text.len();
     let name = whole.find("\"name\"").unwrap_or(head) + 9;

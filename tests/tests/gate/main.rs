@@ -12,6 +12,7 @@ mod guards;
 mod history;
 mod http;
 mod life;
+mod over_tls;
 mod owner;
 mod persist;
 mod servers;
