@@ -17,6 +17,7 @@ mod program;
 mod served;
 mod shell;
 mod tables;
+mod windows;
 mod wrappers;
 
 use sha2::{Digest, Sha256};

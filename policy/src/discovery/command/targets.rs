@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::{Command, tasks};
 use crate::discovery::options::{self, Options, is_in};
 use crate::discovery::piece::Role;
-use crate::discovery::{names, places};
+use crate::discovery::{names, places, windows};
 use words::{bounded, digest, named, word};
 pub(super) use words::{is_url, place};
 
@@ -399,14 +399,14 @@ fn of_text(text: &str, level: usize) -> String {
 fn known_by(command: &Command, text: &str) -> String {
     let pieces = || command.pieces.iter().rev();
     let script = pieces().find(|piece| piece.role == Role::Script && piece.path.is_some());
-    let best = pieces().max_by_key(|piece| piece.role.rank());
+    let best = pieces().max_by_key(|piece| (piece.role.rank(), piece.role == Role::Entry));
     let program = match (script.or(best), &command.directory) {
         (None, _) if command.container.is_some() => String::new(),
         (None, _) => digest(text),
         (Some(piece), directory) => match (piece.path.as_deref(), directory) {
             // A program without a slash is one of `PATH`.
             (Some(path), Some(directory))
-                if !path.starts_with('/') && (piece.role == Role::Script || path.contains('/')) =>
+                if !windows::is_absolute(path) && (piece.role == Role::Script || path.contains('/')) =>
             {
                 places::lasting(&format!("{directory}/{path}"))
             }

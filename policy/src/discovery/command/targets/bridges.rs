@@ -379,8 +379,8 @@ pub(super) const BRIDGES: &[Bridge] = &[
     // wsl.exe: learn.microsoft.com/windows/wsl/basic-commands
     Bridge {
         names: "wsl",
-        options: Options::with(&["-d --distribution -u --user --cd"]),
-        qualifiers: &["-d --distribution"],
+        options: Options::with(&["-d --distribution --distribution-id -u --user --cd --shell-type"]),
+        qualifiers: &["-d --distribution", "--distribution-id"],
         operands: Operands::Command(0),
         ..PLAIN
     },
