@@ -280,6 +280,13 @@ impl<'a> Checker<'a> {
             if is_open && of_value.is_none() {
                 continue;
             }
+            // A key of YAML 1.1, which other readers expand: not a name of anybody.
+            if entry.key == "<<" {
+                entry.value.bad = true;
+                let message = "merge keys are not supported: write the keys out".to_owned();
+                self.problems.add(Problem::error(entry.key_at, path, message));
+                continue;
+            }
             let Some(of_value) = of_value else {
                 entry.value.bad = true;
                 let words = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
