@@ -5,8 +5,10 @@ pub mod clock;
 mod configured;
 pub mod files;
 pub mod namespaces;
+mod needed;
 pub mod process;
 mod rules;
 
 pub use configured::{Checked, declared, idle, read_own, scorer, sessions};
+pub use needed::needed;
 pub use rules::rules;
