@@ -116,7 +116,7 @@ impl Command {
                 }
             }
             "eval" => self.text(&args.join(" "), &[], level),
-            "cd" | "pushd" => {
+            "cd" | "pushd" | "Set-Location" | "Push-Location" => {
                 // `cd /d C:\DIR` of cmd.exe
                 let directory = args.iter().rfind(|arg| !arg.starts_with('-'));
                 self.directory = directory.map(|directory| (*directory).to_owned());
@@ -197,7 +197,10 @@ impl Command {
         }
         self.bridged = Some((self.bridged.map_or(here, |(outermost, _)| outermost), here));
         match inner {
-            Inner::Command(words) => self.read(&words, level + 1),
+            Inner::Command(words, directory) => {
+                self.enter(directory);
+                self.read(&words, level + 1);
+            }
             Inner::Within(place, words) => {
                 // As a container's: where nothing in it says more.
                 self.push(Role::Tool, &place, None);

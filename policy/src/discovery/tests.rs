@@ -172,7 +172,8 @@ fn quoted_argv(line: &str) -> Vec<String> {
 
 #[test]
 fn launchers_wrappers_and_shells_are_seen_through() {
-    let rows = include_str!("tests/commands.tsv").lines().filter(|row| !row.starts_with('#'));
+    let files = [include_str!("tests/commands.tsv"), include_str!("tests/windows.tsv")];
+    let rows = files.into_iter().flat_map(str::lines).filter(|row| !row.starts_with('#'));
     let patterns = NamePatterns::default();
     let mut wrong = Vec::new();
     for (id, line) in rows.clone().map(|row| row.split_once('\t').unwrap()) {

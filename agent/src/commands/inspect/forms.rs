@@ -49,11 +49,21 @@ pub fn json_of<'a>(text: &'a str, ending: Option<&str>) -> Result<Cow<'a, str>> 
     Err(match (form, toml, yaml) {
         (Some(Form::Toml), Some(error), _) => {
             // Its own place shows the line, which may have a secret in it.
-            let at = error.span().map(|span| place(text, span.start)).unwrap_or_default();
-            anyhow!("this is no TOML: {}{at}", error.message())
+            let span = error.span().unwrap_or_default();
+            // A key is no secret.
+            let key = text.get(span.clone()).filter(|_| error.message() == "duplicate key");
+            let key = key.map(|key| format!(" `{key}`")).unwrap_or_default();
+            anyhow!("this is no TOML: {}{key}{}", error.message(), place(text, span.start))
         }
         (Some(Form::Yaml), _, Some(error)) => {
-            anyhow!("this is no YAML: {}", error.without_snippet())
+            // What else it says is for programmers.
+            let (said, at) = (error.without_snippet().to_string(), error.location());
+            let at =
+                at.map(|at| format!(" at line {} column {}", at.line(), at.column())).unwrap_or_default();
+            match said.split_once("; use ") {
+                Some((what, _)) => anyhow!("this is no YAML: {what}{at}"),
+                None => anyhow!("this is no YAML: {said}"),
+            }
         }
         // The places of the second are those of the first, too.
         (Some(Form::Json), ..) => anyhow!("this is no JSON: {}", if plain == text { strict } else { lax }),
@@ -204,8 +214,8 @@ mod tests {
             ("a: [", "", "no YAML: "),
             ("a: 1\n b: 2\n", "", "line 2"),
             ("a:\n\tb: 2\n", "yml", "line 2"),
-            ("a: 1\n---\nb: 2\n", "yaml", "no YAML: "),
-            ("[m.a]\nb = 1\n[m.a]\nb = 2\n", "", "no TOML: duplicate key at line 3 column 4"),
+            ("a: 1\n---\nb: 2\n", "yaml", "no YAML: multiple YAML documents detected at line 2 column 1"),
+            ("[m.a]\nb = 1\n[m.a]\nb = 2\n", "", "no TOML: duplicate key `a` at line 3 column 4"),
             ("a = 1\nb = \"s3cret\n", "", "at line 2 column"),
             ("[a\nb = 1\n", "toml", "no TOML: "),
             ("a = s3cret\n", "TOML", "no TOML: "),

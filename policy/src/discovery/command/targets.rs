@@ -36,6 +36,8 @@ struct Bridge {
     targets: &'static str,
     /// Options whose value tells targets apart.
     qualifiers: &'static [&'static str],
+    /// Options with the directory that the command works in.
+    directory: &'static str,
     /// Options with the user and the port at the host that it names.
     login: [&'static str; 2],
     /// What its arguments are.
@@ -60,7 +62,8 @@ enum Tasks {
 /// What a bridge runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::discovery) enum Inner<'a> {
-    Command(Vec<&'a str>),
+    /// A command, and the directory that it works in.
+    Command(Vec<&'a str>, Option<&'a str>),
     /// A command in a container of this name.
     Within(String, Vec<&'a str>),
     /// A shell's text.
@@ -222,7 +225,9 @@ impl Bridge {
                 let place = names::base(&pod).trim_end_matches("-*").to_owned();
                 Some(Inner::Within(place, words.to_vec()))
             }
-            (_, words) => Some(Inner::Command(words.to_vec())),
+            (_, words) => {
+                Some(Inner::Command(words.to_vec(), options::value(&found.options, self.directory)))
+            }
         }
     }
 
