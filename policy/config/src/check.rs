@@ -311,6 +311,11 @@ impl<'a> Checker<'a> {
         }
         node.bad |= undecided;
         let good = |entry: &&Entry| !entry.value.is_null() && !entry.value.bad;
+        // Which keys a merge key would bring is not known.
+        if !is_open && entries.iter().any(|entry| entry.key == "<<") {
+            node.bad = true;
+            return;
+        }
         for name in required.into_iter().flatten().filter_map(Value::as_str) {
             let entry = entries.iter().find(|entry| entry.key == name);
             if entry.filter(good).is_none() {

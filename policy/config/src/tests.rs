@@ -93,6 +93,8 @@ fn conditions_of_rules_are_checked() {
         ("when: 'matches(call.tool, \"[\")'", "is no regular expression"),
         ("when: 'time.hour.startsWith(\"1\")'", "`startsWith` is asked of a text, and this is a number"),
         ("when: 'time.hour > \"6\"'", "a number and a text are no operands of one operator"),
+        ("when: 'call.arguments.a.filter(x, x == 1)'", "it is a list, and neither true nor false"),
+        ("when: 'call.arguments.a.map(x, x.n).exists_one(n, n == 3)'", ""),
         ("when: 'call.tool'", "it is a text, and neither true nor false"),
         ("when: '5'", "it is a number, and neither true nor false"),
         ("when: 'call.tool + \"a\"'", "it is a text"),

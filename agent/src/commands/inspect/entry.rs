@@ -136,14 +136,30 @@ impl<'de> Deserialize<'de> for Headers {
         #[serde(untagged)]
         enum Line {
             Text(String),
-            Pair { name: String, value: Option<Scalar> },
+            Pair {
+                #[serde(alias = "key")]
+                name: String,
+                value: Option<Scalar>,
+            },
+        }
+        // What is no header may be a secret, and is not quoted.
+        fn expected<E: Error>() -> E {
+            E::custom("an entry is neither `NAME: VALUE` nor a name and a value")
+        }
+        fn line<E: Error>(text: &str) -> Result<(String, String), E> {
+            let (name, value) = text.split_once(':').ok_or_else(expected)?;
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
         }
         struct Any;
         impl<'de> Visitor<'de> for Any {
             type Value = BTreeMap<String, String>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("headers by name, or a list of lines")
+                formatter.write_str("headers by name, or lines of them")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                text.lines().filter(|text| !text.trim().is_empty()).map(line).collect()
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
@@ -152,15 +168,9 @@ impl<'de> Deserialize<'de> for Headers {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
                 let mut headers = BTreeMap::new();
-                // What is no header may be a secret, and is not quoted.
-                let expected =
-                    || A::Error::custom("an entry is neither `NAME: VALUE` nor a name and a value");
-                while let Some(line) = list.next_element::<&RawValue>()? {
-                    match serde_json::from_str(line.get()).map_err(|_| expected())? {
-                        Line::Text(text) => {
-                            let (name, value) = text.split_once(':').ok_or_else(expected)?;
-                            headers.insert(name.trim().to_owned(), value.trim().to_owned());
-                        }
+                while let Some(entry) = list.next_element::<&RawValue>()? {
+                    match serde_json::from_str(entry.get()).map_err(|_| expected::<A::Error>())? {
+                        Line::Text(text) => headers.extend([line::<A::Error>(&text)?]),
                         Line::Pair { name, value } => {
                             headers.extend(value.map(|Scalar(value)| (name, value)));
                         }

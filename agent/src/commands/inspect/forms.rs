@@ -214,7 +214,7 @@ mod tests {
             ("a: [", "", "no YAML: "),
             ("a: 1\n b: 2\n", "", "line 2"),
             ("a:\n\tb: 2\n", "yml", "line 2"),
-            ("a: 1\n---\nb: 2\n", "yaml", "no YAML: multiple YAML documents detected at line 2 column 1"),
+            ("a: 1\n---\nb: 2\n", "yaml", "no YAML: multiple YAML documents detected at line 3 column 1"),
             ("[m.a]\nb = 1\n[m.a]\nb = 2\n", "", "no TOML: duplicate key `a` at line 3 column 4"),
             ("a = 1\nb = \"s3cret\n", "", "at line 2 column"),
             ("[a\nb = 1\n", "toml", "no TOML: "),

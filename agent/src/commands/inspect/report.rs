@@ -204,8 +204,9 @@ impl Report {
             ));
         }
         let mut of_server: Vec<Detection> = of_server.ok().flatten().into_iter().collect();
-        // Clients put names of servers in front of those of tools, and so into the prompt. An address is none.
-        if !name.contains("://") {
+        // Clients put names of servers in front of those of tools, and so into the prompt. An address (`--server`) is none.
+        let is_address = name.contains("://") && !name.contains(char::is_whitespace);
+        if !is_address {
             of_server.extend(self.detector.text("/server_id", name).detections);
         }
         if self.is_repeated(name) {

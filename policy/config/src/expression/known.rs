@@ -122,6 +122,11 @@ pub(super) fn type_of(expression: &IdedExpr, bound: &[String]) -> Type {
         Expr::List(_) => Type::List,
         Expr::Map(_) => Type::Map,
         Expr::Call(call) => of_call(call, bound),
+        // `map` and `filter` give the list that they began with, `all` and `exists` a boolean.
+        Expr::Comprehension(of) => match &of.result.expr {
+            Expr::Ident(name) if *name == of.accu_var => type_of(&of.accu_init, bound),
+            _ => type_of(&of.result, bound),
+        },
         _ => Type::Unknown,
     }
 }

@@ -299,6 +299,11 @@ fn client_config_servers_are_parsed() {
             r#"{"url":"http://x/mcp","headers":["X-Key: s:1", {"name":"X-Other","value":2}]}"#,
             url("http://x/mcp", &[("x-key", "s:1"), ("x-other", "2")]),
         ),
+        (
+            r#"{"url":"http://x/mcp","headers":"X-Key: s\nX-Other: t"}"#,
+            url("http://x/mcp", &[("x-key", "s"), ("x-other", "t")]),
+        ),
+        (r#"{"url":"http://x/mcp","headers":"hidden"}"#, Err("`headers`: an entry is neither")),
         (r#"{"url":"http://x/mcp","headers":["hidden"]}"#, Err("`headers`: an entry is neither")),
         ("5", Err("invalid type")),
     ];
