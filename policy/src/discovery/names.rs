@@ -249,7 +249,8 @@ pub(super) fn entry<'a>(spec: &str, program: &'a str) -> Option<&'a str> {
     }
     let known = words(&package);
     let is_other = !own.iter().all(|word| known.contains(word));
-    let is_part = part_of_repository(spec).is_some() || spec.contains("#subdirectory=");
+    // `NAME @ ADDRESS` has the name of the package.
+    let is_part = spec.contains("subdirectory=") && !spec.contains(" @ ");
     let is_better = is_named(program) || !is_named(base(&package));
     (is_better && (is_other || is_part)).then_some(program)
 }
