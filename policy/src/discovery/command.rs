@@ -110,7 +110,7 @@ impl Command {
                 self.shell(args, level)
             }
             name if MULTI_CALL.contains(&name) => self.read(args, level + 1),
-            "cmd" => {
+            name if ["cmd", "%ComSpec%"].iter().any(|known| name.eq_ignore_ascii_case(known)) => {
                 if let Some(text) = windows::cmd_text(args) {
                     self.text(&text, &[], level);
                 }

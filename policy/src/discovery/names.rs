@@ -201,7 +201,7 @@ pub(super) fn package(spec: &str) -> String {
     }
     let spec = SOURCES.iter().find_map(|source| spec.strip_prefix(source)).unwrap_or(spec);
     let spec = spec.split(['#', '?']).next().unwrap_or(spec);
-    if spec.contains("://") || spec.starts_with(['.', '/', '~']) {
+    if spec.contains("://") || spec.starts_with(['.', '~']) || windows::is_absolute(spec) {
         let path = spec
             .split_once("://")
             .map_or(spec, |(_, rest)| rest.split_once('/').map_or(rest, |(_, path)| path));
