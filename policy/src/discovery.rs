@@ -17,6 +17,7 @@ mod program;
 mod served;
 mod shell;
 mod tables;
+mod windows;
 mod wrappers;
 
 use sha2::{Digest, Sha256};
@@ -62,7 +63,7 @@ const MAX_ID_BYTES: usize = 128;
 /// A pattern is a glob whose `*` crosses `/`. It is matched on the name of every piece of the command (package
 /// without version, `@scope/name` whole; module; script without extension; image without tag; program), on the
 /// path of a script or program, and on the whole command line, arguments joined by one blank and launchers
-/// without their directory. A pattern that starts with `*` and has no blank in it is not matched on the whole
+/// without their directory; paths of Windows have `/` there. A pattern that starts with `*` and has no blank in it is not matched on the whole
 /// line: `*-mcp-server` must not find `vim notes-about-some-mcp-server`.
 #[derive(Clone, Debug)]
 pub struct NamePatterns {

@@ -119,6 +119,8 @@ struct Connection {
     /// Its server among those of the session; `None` where there were too many.
     owner: Option<usize>,
     lists: BTreeMap<ItemKind, List>,
+    /// How many pages had come from all servers when it began.
+    began: u64,
 }
 
 /// What a connection lists of one kind.
@@ -129,6 +131,8 @@ struct List {
     complete: bool,
     /// The names so far, while pages come; `None` between lists.
     seen: Option<BTreeSet<String>>,
+    /// How many pages had come from all servers with its last one.
+    read: u64,
 }
 
 /// One of the items listed.
@@ -233,7 +237,8 @@ impl Registry {
             Some(_) => {}
         }
         self.servers.entry(peer.key.clone()).or_default().connections += 1;
-        self.connections.insert(id, Connection { id, peer, owner, lists: BTreeMap::new() });
+        let began = self.counters.pages;
+        self.connections.insert(id, Connection { id, peer, owner, lists: BTreeMap::new(), began });
         Ok(detection.filter(|found| self.settings.looks_for(found)))
     }
 

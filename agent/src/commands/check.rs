@@ -7,6 +7,7 @@ use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use mcpwarden_policy::config::{Config, Finding, KeyPath, Level, Position, Problem, without_passwords};
 use mcpwarden_policy::lint;
+use mcpwarden_system::secret_file;
 use serde_json::json;
 
 use crate::config::pattern_errors;
@@ -96,6 +97,7 @@ fn on_this_host(config: &Config, rule_files: &mut Vec<Checked>) -> Vec<(Level, F
     errors.extend(host::scorer(config).err());
     errors.extend(pattern_errors(config, rules));
     errors.extend(external::load(config, None, external::Secrets::ForEachRequest).err().unwrap_or_default());
+    errors.extend(host::needed(config, secret_file::directory().as_deref()));
     let errors = errors.into_iter().map(|finding| (Level::Error, finding));
     errors.chain(host::idle(config).into_iter().map(|finding| (Level::Warning, finding))).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, path::PathBuf, sync::Arc, time::Duration};
 
-use mcpwarden_hooks::{Authentication, BreakerConfig, Hook, HookConfig, Secret, SecretSource};
+use mcpwarden_hooks::{Authentication, BreakerConfig, Hook, HookConfig, HookError, Secret, SecretSource};
 use mcpwarden_policy::{
     config::{AbsolutePath, Config, Finding, GuardEntry, GuardSettings, SecretFile, steps},
     terms::{GuardKind, contract::GuardName},
@@ -154,7 +154,28 @@ fn service(entry: &GuardEntry, settings: &GuardSettings, secrets: Secrets) -> Re
         breaker: BreakerConfig::default(),
         ..HookConfig::new(entry.external_name(), url.as_str(), timeout)
     });
-    hook.map(|hook| External::Service(Box::new(hook), at_once)).map_err(|error| ("url", error.to_string()))
+    hook.map(|hook| External::Service(Box::new(hook), at_once))
+        .map_err(|error| (key_of(&error, settings), error.to_string()))
+}
+
+/// The key of a service that an error is about.
+fn key_of(error: &HookError, settings: &GuardSettings) -> &'static str {
+    let is = |named: &Option<AbsolutePath>, path: &Path| {
+        named.as_ref().is_some_and(|named| Path::new(named.as_str()) == path)
+    };
+    match error {
+        HookError::Secret(_) if settings.token_file.is_some() => "token_file",
+        HookError::Secret(_) => "hmac_file",
+        HookError::File { path, .. } | HookError::Pem { path, .. } => match path {
+            path if is(&settings.ca_file, path) => "ca_file",
+            path if is(&settings.client_certificate_file, path) => "client_certificate_file",
+            _ => "client_key_file",
+        },
+        HookError::Tls { .. } if settings.client_certificate_file.is_none() => "ca_file",
+        HookError::Tls { what, .. } if what.contains("ca_file") => "ca_file",
+        HookError::Tls { .. } => "client_certificate_file",
+        _ => "url",
+    }
 }
 
 #[cfg(test)]
@@ -171,6 +192,24 @@ RUSdRWYJyJY9ZdJ2jqNYfUEGvBAMw6RzP9Mj4TQTqaMkO52Vricc+9qoQUf/esVA9XdHzjcT/EkvClzz
 trusted comment: guard of the tests
 6c3gScbBF8pCstUr9s2P0+nMERQv8upmv+2nTXreLQRXx5wVgbAfcdwlBop+tMhTZ08QHejONK5xQP5rD+6YDg==
 ";
+
+    /// A file of a service, and the key that is told.
+    #[test]
+    fn file_that_is_not_there_is_reported_at_its_key() {
+        for key in ["token_file", "hmac_file", "ca_file", "client_certificate_file"] {
+            let beside = match key {
+                "client_certificate_file" => "client_key_file: /etc/hostname, ",
+                _ => "",
+            };
+            let text = format!(
+                "guards: [{{ kind: http, config: {{ {beside}{key}: /none/x, url: 'https://a.example/' }} }}]"
+            );
+            let (config, _) = mcpwarden_policy::config::parse(text.as_bytes()).unwrap();
+            let found = load(&config, None, Secrets::ForEachRequest).err().unwrap();
+            let said = found[0].to_string();
+            assert!(said.starts_with(&format!("guards[0].config.{key}: ")), "{said}");
+        }
+    }
 
     #[test]
     fn component_is_refused_before_it_is_read_unless_it_is_the_one_that_was_meant() {

@@ -6,8 +6,10 @@ mod configured;
 pub mod files;
 pub mod mapped;
 pub mod namespaces;
+mod needed;
 pub mod process;
 mod rules;
 
 pub use configured::{Checked, declared, idle, read_own, scorer, sessions};
+pub use needed::needed;
 pub use rules::rules;

@@ -280,6 +280,13 @@ impl<'a> Checker<'a> {
             if is_open && of_value.is_none() {
                 continue;
             }
+            // A key of YAML 1.1, which other readers expand: not a name of anybody.
+            if entry.key == "<<" {
+                entry.value.bad = true;
+                let message = "merge keys are not supported: write the keys out".to_owned();
+                self.problems.add(Problem::error(entry.key_at, path, message));
+                continue;
+            }
             let Some(of_value) = of_value else {
                 entry.value.bad = true;
                 let words = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
@@ -304,6 +311,11 @@ impl<'a> Checker<'a> {
         }
         node.bad |= undecided;
         let good = |entry: &&Entry| !entry.value.is_null() && !entry.value.bad;
+        // Which keys a merge key would bring is not known.
+        if !is_open && entries.iter().any(|entry| entry.key == "<<") {
+            node.bad = true;
+            return;
+        }
         for name in required.into_iter().flatten().filter_map(Value::as_str) {
             let entry = entries.iter().find(|entry| entry.key == name);
             if entry.filter(good).is_none() {

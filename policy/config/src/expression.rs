@@ -1,7 +1,10 @@
 //! Expressions of the Common Expression Language (CEL) in rules.
 
+mod known;
+
 use cel::Program;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
+use known::{Type, VARIABLES};
 use mcpwarden_terms::checked_text;
 
 checked_text!(
@@ -20,8 +23,6 @@ impl Expression {
     }
 }
 
-/// The variables of an expression.
-const VARIABLES: [&str; 4] = ["call", "tool", "session", "time"];
 /// Longest expression. Bytes.
 const MOST_BYTES: usize = 4_096;
 /// Deepest nesting: readers and evaluation recurse, and must not run out of stack.
@@ -41,6 +42,10 @@ fn compile(text: &str) -> Result<(Program, usize), String> {
     let mut walk = Walk { bound: Vec::new(), loops: 0 };
     walk.expression(program.expression(), 0, 0)?;
     let loops = walk.loops;
+    match known::type_of(program.expression(), &[]) {
+        Type::Bool | Type::Unknown => {}
+        other => return Err(format!("it is {}, and neither true nor false", other.name())),
+    }
     Ok((program, loops))
 }
 
@@ -87,10 +92,14 @@ impl Walk {
         match &expression.expr {
             Expr::Unspecified | Expr::Literal(_) => Ok(()),
             Expr::Ident(name) => self.variable(name),
-            Expr::Select(select) => self.expression(&select.operand, depth, loops),
+            Expr::Select(select) => {
+                self.expression(&select.operand, depth, loops)?;
+                known::check_member(&select.operand, &select.field, &self.bound)
+            }
             Expr::Call(call) => {
                 let target = call.target.as_deref().into_iter();
-                target.chain(&call.args).try_for_each(|one| self.expression(one, depth, loops))
+                target.chain(&call.args).try_for_each(|one| self.expression(one, depth, loops))?;
+                known::check_call(call, &self.bound)
             }
             Expr::List(list) => list.elements.iter().try_for_each(|one| self.expression(one, depth, loops)),
             Expr::Map(map) => map.entries.iter().try_for_each(|entry| self.entry(&entry.expr, depth, loops)),
@@ -127,12 +136,13 @@ impl Walk {
     fn variable(&self, name: &str) -> Result<(), String> {
         let is_type =
             ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
-        if VARIABLES.contains(&name)
+        if VARIABLES.iter().any(|(known, _)| *known == name)
             || is_type.contains(&name)
             || self.bound.iter().any(|bound| bound == name)
         {
             return Ok(());
         }
-        Err(format!("`{name}` is no variable; these are {}", VARIABLES.join(", ")))
+        let all = VARIABLES.map(|(known, _)| known).join(", ");
+        Err(format!("`{name}` is no variable; these are {all}"))
     }
 }

@@ -10,7 +10,7 @@ mod tasks;
 use super::options::{self, is_in};
 use super::piece::{Piece, Role};
 use super::wrappers::{self, Wrapper};
-use super::{containers, names, places, shell, tables};
+use super::{containers, names, places, shell, tables, windows};
 use runners::runs;
 use targets::Inner;
 
@@ -56,10 +56,11 @@ pub(super) struct Command {
 /// Takes a command line apart.
 pub(super) fn read(argv: &[String]) -> Command {
     let mut command = Command::default();
-    let argv: Vec<&str> = argv.iter().take(MAX_ARGS).map(String::as_str).collect();
+    let argv: Vec<_> = argv.iter().take(MAX_ARGS).map(|word| windows::slashed(word)).collect();
+    let argv: Vec<&str> = argv.iter().map(AsRef::as_ref).collect();
     // npm gives its process a title, which is one argument with blanks in it.
     match argv.as_slice() {
-        [title] if title.contains(' ') && !title.starts_with('/') => {
+        [title] if title.contains(' ') && !windows::is_absolute(title) => {
             command.read(&title.split_whitespace().collect::<Vec<_>>(), 0);
         }
         argv => command.read(argv, 0),
@@ -80,7 +81,9 @@ impl Command {
         // A login shell's name starts with a dash.
         let name = names::base(program.trim_start_matches('-'));
         self.lines.push(std::iter::once(name).chain(args.iter().copied()).collect::<Vec<_>>().join(" "));
-        let plain = plain(name);
+        // Windows knows `NPX.CMD`, too.
+        let lower = windows::program_ending(name).map(|_| plain(name).to_ascii_lowercase());
+        let plain = lower.as_deref().unwrap_or_else(|| plain(name));
         if is_unknown(program) {
             return;
         }
@@ -107,9 +110,15 @@ impl Command {
                 self.shell(args, level)
             }
             name if MULTI_CALL.contains(&name) => self.read(args, level + 1),
+            name if ["cmd", "%ComSpec%"].iter().any(|known| name.eq_ignore_ascii_case(known)) => {
+                if let Some(text) = windows::cmd_text(args) {
+                    self.text(&text, &[], level);
+                }
+            }
             "eval" => self.text(&args.join(" "), &[], level),
-            "cd" | "pushd" => {
-                let directory = args.iter().find(|arg| !arg.starts_with('-'));
+            "cd" | "pushd" | "Set-Location" | "Push-Location" => {
+                // `cd /d C:\DIR` of cmd.exe
+                let directory = args.iter().rfind(|arg| !arg.starts_with('-'));
                 self.directory = directory.map(|directory| (*directory).to_owned());
             }
             "node" | "nodejs" | "electron" => self.interpreted(args, &tables::NODE, level),
@@ -188,7 +197,10 @@ impl Command {
         }
         self.bridged = Some((self.bridged.map_or(here, |(outermost, _)| outermost), here));
         match inner {
-            Inner::Command(words) => self.read(&words, level + 1),
+            Inner::Command(words, directory) => {
+                self.enter(directory);
+                self.read(&words, level + 1);
+            }
             Inner::Within(place, words) => {
                 // As a container's: where nothing in it says more.
                 self.push(Role::Tool, &place, None);
@@ -462,6 +474,8 @@ fn is_assignment(word: &str) -> bool {
 }
 
 fn is_python(name: &str) -> bool {
+    // The launcher `py` (docs.python.org/3/using/windows.html, and python-launcher on Unix) takes the same arguments.
     let version = name.strip_prefix("python").or_else(|| name.strip_prefix("pypy"));
-    version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+    matches!(name, "py" | "pyw" | "pythonw")
+        || version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
 }

@@ -4,6 +4,7 @@ use super::options::is_in;
 use super::piece::{Piece, Role};
 use super::places::{self, split_extension, unversioned};
 use super::tables::RUNTIME_IMAGES;
+use super::windows;
 
 /// Names that every other project has.
 const GENERIC: [&str; 36] = [
@@ -45,7 +46,7 @@ const GENERIC: [&str; 36] = [
     "pex",
 ];
 /// Directories that say nothing of what lies in them.
-const PLACES: [&str; 45] = [
+const PLACES: [&str; 51] = [
     "home",
     "root",
     "usr",
@@ -91,6 +92,12 @@ const PLACES: [&str; 45] = [
     "venvs",
     "short",
     "vendor",
+    "appdata",
+    "roaming",
+    "npm",
+    "programdata",
+    "program files",
+    "program files (x86)",
 ];
 /// Endings of archives in the address of a package.
 const ARCHIVES: [&str; 5] = [".git", ".tgz", ".tar.gz", ".whl", ".zip"];
@@ -150,15 +157,16 @@ pub(super) fn telling_part(name: &str, role: Role) -> Option<String> {
 /// The nearest directory above a script that says something, and stays.
 pub(super) fn telling_directory(path: &str, cwd: Option<&str>) -> Option<String> {
     let whole = match cwd {
-        _ if path.starts_with('/') => path.to_owned(),
-        Some(cwd) => format!("{cwd}/{path}"),
+        _ if windows::is_absolute(path) => path.to_owned(),
+        Some(cwd) => format!("{}/{path}", windows::slashed(cwd)),
         None => path.to_owned(),
     };
     let lasting = places::lasting(&whole);
     let mut parts: Vec<&str> = lasting.split('/').filter(|part| !part.is_empty() && *part != "..").collect();
     parts.pop();
+    let drive = usize::from(parts.first().is_some_and(|part| windows::is_drive_name(part)));
     // A user's home is named for the user, not for the server.
-    let homes = if parts.first() == Some(&"home") { 2 } else { 0 };
+    let homes = drive + if matches!(parts.get(drive), Some(&("home" | "Users"))) { 2 } else { 0 };
     let named = |part: &&&str| {
         !is_generic(part) && !part.ends_with('*') && !PLACES.contains(&part.to_ascii_lowercase().as_str())
     };
@@ -188,9 +196,12 @@ pub(super) fn package(spec: &str) -> String {
     let spec = spec.trim_matches(['"', '\'']);
     // `name @ https://…` (PEP 508)
     let spec = spec.split(" @ ").next().unwrap_or(spec);
+    if let Some(part) = part_of_repository(spec) {
+        return part.to_owned();
+    }
     let spec = SOURCES.iter().find_map(|source| spec.strip_prefix(source)).unwrap_or(spec);
     let spec = spec.split(['#', '?']).next().unwrap_or(spec);
-    if spec.contains("://") || spec.starts_with(['.', '/', '~']) {
+    if spec.contains("://") || spec.starts_with(['.', '~']) || windows::is_absolute(spec) {
         let path = spec
             .split_once("://")
             .map_or(spec, |(_, rest)| rest.split_once('/').map_or(rest, |(_, path)| path));
@@ -209,6 +220,43 @@ pub(super) fn package(spec: &str) -> String {
     let parts: Vec<&str> = name.splitn(3, '/').take(2).collect();
     parts.join("/")
 }
+
+/// The package in a repository of several, behind `#`: `egg=NAME`, `subdirectory=DIR` (pip.pypa.io/en/stable/topics/vcs-support), `path:DIR`
+/// (pnpm.io/package-sources).
+fn part_of_repository(spec: &str) -> Option<&str> {
+    let (_, fragment) = spec.split_once('#')?;
+    let value = |name: &str| fragment.split('&').find_map(|part| part.strip_prefix(name));
+    let egg = value("egg=").and_then(|egg| egg.split(['[', '=']).next());
+    let directory = value("subdirectory=").or_else(|| value("path:"));
+    let telling = |path: &'_ str| -> bool { !is_generic(path) && !PLACES.contains(&path) };
+    let mut parts = egg.into_iter().chain(directory.into_iter().flat_map(|path| path.rsplit('/')));
+    parts.find(|part| telling(part))
+}
+
+/// What a program of a package is called, where that says which of several servers of the package it is: where the package is a
+/// directory of a repository, or has another name. `None`: the package says it.
+pub(super) fn entry<'a>(spec: &str, program: &'a str) -> Option<&'a str> {
+    let program = title(program);
+    let words = |text: &str| -> Vec<String> {
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric()).map(str::to_ascii_lowercase);
+        words.filter(|word| !is_in(NO_NAMES, word)).collect()
+    };
+    let package = package(spec);
+    let is_named = |name: &str| name.to_ascii_lowercase().contains("mcp");
+    let own = words(program);
+    if is_generic(program) || own.is_empty() {
+        return None;
+    }
+    let known = words(&package);
+    let is_other = !own.iter().all(|word| known.contains(word));
+    // `NAME @ ADDRESS` has the name of the package.
+    let is_part = spec.contains("subdirectory=") && !spec.contains(" @ ");
+    let is_better = is_named(program) || !is_named(base(&package));
+    (is_better && (is_other || is_part)).then_some(program)
+}
+
+/// Words of names that say nothing of which server it is.
+const NO_NAMES: &str = "mcp server servers cli stdio";
 
 /// The version in a package specifier: `name@1.2`, `name==1.2`, `https://…/name.git@v1.2`. A range (`>=1`) is none.
 pub(super) fn version(spec: &str) -> Option<&str> {
@@ -263,7 +311,12 @@ pub(super) fn flake(reference: &str) -> String {
     if !last.is_empty() && last != "default" {
         return last.to_owned();
     }
-    let source = source.split('?').next().unwrap_or(source);
+    let (source, query) = source.split_once('?').unwrap_or((source, ""));
+    // `github:owner/repository?dir=DIR`
+    let directory = query.split('&').find_map(|part| part.strip_prefix("dir="));
+    if let Some(part) = directory.and_then(|path| path.rsplit('/').find(|part| !is_generic(part))) {
+        return part.to_owned();
+    }
     match source.split_once(':') {
         // `github:owner/repository/branch`
         Some(("github" | "gitlab" | "sourcehut", path)) => {

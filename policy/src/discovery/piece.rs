@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Package,
+    /// A program of a package of several (`uvx --from PACKAGE ENTRY`).
+    Entry,
     Module,
     Image,
     Script,
@@ -16,7 +18,7 @@ impl Role {
     /// How telling a name in this part is: see [`super::specificity`].
     pub(super) fn rank(self) -> u8 {
         match self {
-            Self::Package => 6,
+            Self::Package | Self::Entry => 6,
             Self::Module | Self::Image => 5,
             Self::Script => 4,
             Self::Program => 3,

@@ -1,6 +1,7 @@
 //! Where a program lies, without what changes from day to day: versions, hashes of caches and stores, temporary names.
 
 use super::options::is_in;
+use super::windows;
 
 /// What stands in place of a part of a path that changes.
 const CHANGES: &str = "*";
@@ -68,7 +69,7 @@ const PRERELEASES: &str =
 const QUALIFIERS: &str = "final release ga sp post snapshot rc cr alpha beta m pre preview dev";
 
 /// Endings of scripts and programs that are not part of their name.
-const EXTENSIONS: [&str; 48] = [
+const EXTENSIONS: [&str; 47] = [
     ".mjs",
     ".cjs",
     ".js",
@@ -111,7 +112,6 @@ const EXTENSIONS: [&str; 48] = [
     ".sh",
     ".bash",
     ".dll",
-    ".exe",
     ".csproj",
     ".fsproj",
     ".cs",
@@ -431,6 +431,8 @@ fn store_name(part: &str) -> &str {
 /// A name, and what ends it if that ends scripts and programs.
 pub(super) fn split_extension(name: &str) -> (&str, &str) {
     let stem = EXTENSIONS.iter().find_map(|end| name.strip_suffix(end)).filter(|stem| !stem.is_empty());
+    let program = || name.strip_suffix(windows::program_ending(name)?);
+    let stem = stem.or_else(program);
     name.split_at(stem.unwrap_or(name).len())
 }
 

@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::command::{self, Command};
 use super::piece::{Piece, Role};
-use super::{names, places};
+use super::{names, places, windows};
 use crate::definition::hex;
 
 /// What a command line really runs: the script, below `cwd` where its path is relative, or the executable. Empty where
@@ -78,9 +78,10 @@ fn of_command(
     let Some(module) = own(command).rev().find(|piece| piece.role == Role::Module) else {
         return known_as(executable);
     };
-    let interpreter = names::base(executable);
+    let interpreter = names::stem(executable);
     let interpreter = interpreter.trim_end_matches(|last: char| last.is_ascii_digit() || last == '.');
     let runs = match interpreter {
+        "py" | "pyw" | "pythonw" => "python".to_owned(),
         "python" | "pypy" | "java" => interpreter.to_owned(),
         _ => known_as(executable),
     };
@@ -134,7 +135,7 @@ fn script(command: &Command, cwd: Option<&str>) -> Option<String> {
     let script = own(command).rev().find(|piece| piece.role == Role::Script && piece.path.is_some());
     let path = script?.path.as_deref()?;
     Some(match command.own_directory().or(cwd) {
-        Some(cwd) if !path.starts_with('/') => format!("{cwd}/{path}"),
+        Some(cwd) if !windows::is_absolute(path) => format!("{cwd}/{path}"),
         _ => path.to_owned(),
     })
 }

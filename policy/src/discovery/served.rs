@@ -2,7 +2,7 @@
 //! namespace of its own, an `argv[0]`, another image. Files are compared, by device and inode, as the host has them.
 
 use super::command::{self, MULTI_CALL};
-use super::{Declared, names, program};
+use super::{Declared, names, program, windows};
 
 /// What the kernel puts behind the path of a file that no path leads to any more (`/proc/PID/exe`).
 const DELETED: &str = " (deleted)";
@@ -109,7 +109,7 @@ pub fn loads(argv: &[String], cwd: Option<&str>, executable: Option<&str>) -> Op
     };
     let script = read.loads.filter(|script| !script.is_empty())?;
     Some(match cwd {
-        Some(cwd) if !script.starts_with('/') => format!("{cwd}/{script}"),
+        Some(cwd) if !windows::is_absolute(&script) => format!("{cwd}/{script}"),
         _ => script,
     })
 }

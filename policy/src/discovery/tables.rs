@@ -251,7 +251,7 @@ pub(super) const TOOLS: &str = ". : [ [[ alias bg break caller cd continue decla
     chmod chown cmp column comm cp curl cut date dd diff dirname egrep expr fgrep file find head hexdump hostname id \
     install jq ln ls mkdir mkfifo mktemp more mv nl od paste patch pgrep pkill ps readlink realpath rm rmdir rsync scp sed \
     seq sort stat stty tee touch tr tty uname uniq wc wget which whoami xxd yes nvm module ssh-add ssh-keygen tput clear \
-    ts logger";
+    ts logger chcp setlocal endlocal rem";
 
 /// Programs that make a project ready by some of their commands (the tools' own documentation); words that may stand in front of such
 /// a command; and the commands, beside those that are scripts elsewhere, too (`build`, `install`).

@@ -172,7 +172,8 @@ fn quoted_argv(line: &str) -> Vec<String> {
 
 #[test]
 fn launchers_wrappers_and_shells_are_seen_through() {
-    let rows = include_str!("tests/commands.tsv").lines().filter(|row| !row.starts_with('#'));
+    let files = [include_str!("tests/commands.tsv"), include_str!("tests/windows.tsv")];
+    let rows = files.into_iter().flat_map(str::lines).filter(|row| !row.starts_with('#'));
     let patterns = NamePatterns::default();
     let mut wrong = Vec::new();
     for (id, line) in rows.clone().map(|row| row.split_once('\t').unwrap()) {
@@ -300,7 +301,7 @@ proptest! {
     }
 
     #[test]
-    fn launcher_parsing_never_panics(words in prop::collection::vec("npx|-y|--package|-p|=|uv|run|sh|-c|env|A=1|python|-m|docker|--|@|@a/|/|node|node_modules/|bun|x|tool|--directory|deno|jsr:|npm|pnpm|--filter|-w|workspace|-S|-S env -S|-vS|just|artisan|:a:mcp[x]|Rscript|ruby|-e|x::y()|using é|use |ssh|cd /é; x|.pex|a-1.é-rc.é", 0..10)) {
+    fn launcher_parsing_never_panics(words in prop::collection::vec("npx|-y|--package|-p|=|uv|run|sh|-c|env|A=1|python|-m|docker|--|@|@a/|/|node|node_modules/|bun|x|tool|--directory|deno|jsr:|npm|pnpm|--filter|-w|workspace|-S|-S env -S|-vS|just|artisan|:a:mcp[x]|Rscript|ruby|-e|x::y()|using é|use |ssh|cd /é; x|.pex|a-1.é-rc.é|cmd|/c|/d/ç|C:\\\\é x.exe|%é%\\\\a.cmd|\\^\"|é.EXE", 0..10)) {
         let id = server_id(&words, None).0;
         prop_assert!(!id.is_empty());
         let _ = (version(&words, Some("/x")), identity(&words, None, None, None), shown_id(&words));

@@ -64,6 +64,7 @@ impl Registry {
         self.load(&connection.peer, page.offers.len(), &mut turn.outcome);
         self.inherit(&connection.peer, page, &mut turn);
         let list = connection.lists.entry(page.kind).or_default();
+        list.read = self.counters.pages;
         let before = page.beside.then(|| list.seen.take());
         if page.beside {
             list.seen = Some(list.items.keys().cloned().collect());
@@ -415,6 +416,8 @@ impl Registry {
             .values()
             .filter(|other| other.peer.key == *key)
             .filter_map(|other| other.lists.get(&kind))
+            // What was read before this connection began says nothing of the server as it is started now.
+            .filter(|list| list.read > connection.began)
             .collect();
         for (item, record) in
             server.records.iter_mut().filter(|(item, record)| item.kind == kind && record.listed)

@@ -1,5 +1,5 @@
 //! Variables in a client's configuration, filled in as clients do: `${NAME}` and `${NAME:-DEFAULT}` (Claude Code),
-//! `${env:NAME}` and `${userHome}` (VS Code, Cursor), `{env:NAME}` (opencode).
+//! `${env:NAME}`, `${userHome}` and `${/}` (VS Code, Cursor), `{env:NAME}` (opencode).
 
 use std::ffi::OsStr;
 
@@ -33,6 +33,10 @@ fn variable_in(text: &str) -> Option<(&str, &str)> {
 }
 
 fn value(variable: &str, environment: &Environment) -> Result<String> {
+    // The separator of paths: VS Code's `${pathSeparator}`, and `${/}` of it and of Gemini CLI.
+    if matches!(variable, "/" | "pathSeparator") {
+        return Ok("/".to_owned());
+    }
     let (name, default) = match variable.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (variable, None),
@@ -72,6 +76,7 @@ mod tests {
             ("{env:NONE}", Err("`${env:NONE}`: NONE is not set")),
             ("${env:KEY}{env:KEY}", Ok("s3crets3cret")),
             ("${userHome}/x", Ok("/home/x/x")),
+            ("${userHome}${/}x${pathSeparator}y", Ok("/home/x/x/y")),
             ("${EMPTY}", Ok("")),
             ("${EMPTY:-d}", Ok("")),
             ("${NONE:-a:-b}", Ok("a:-b")),

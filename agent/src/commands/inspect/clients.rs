@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mcpServers`, as a mapping or a list with names | Claude, Cursor, Windsurf, Cline, Gemini CLI, Cherry Studio, Continue, Amazon Q |
 //! | `projects.DIR.mcpServers` | Claude Code (`~/.claude.json`) |
-//! | `servers`, `mcp.servers` (also as one name), `customizations.vscode.mcp.servers` | VS Code and development containers |
+//! | `servers`, `mcp.servers` (also as one name), `settings.mcp.servers`, `customizations.vscode.mcp.servers` | VS Code, its workspaces, and development containers |
 //! | `mcp.NAME` | opencode, Crush |
 //! | `mcp_servers` | Codex, Mistral Vibe |
 //! | `experimental.modelContextProtocolServers` | Continue, in its older form |
@@ -16,6 +16,11 @@
 //! | `mcp.targets` | fast-agent |
 //! | `mcp.serverCommand` | Gemini CLI |
 //! | a member named like `mcpServers`, wherever it stands | extensions of editors, agents, profiles, lists of plugins |
+//!
+//! What is named like `allowedMcpServers` has rules on servers, and none itself.
+//!
+//! | members | clients |
+//! |---|---|
 //! | `packages` and `remotes` beside `name` | an entry of the MCP registry (`server.json`) |
 
 use std::borrow::Cow;
@@ -60,7 +65,7 @@ pub fn servers(whole: &RawValue) -> Result<Option<Vec<Found>>> {
     let mut all = Vec::new();
     let is_client =
         of_client(whole, None, &mut all)? | of_projects(whole, &mut all)? | of_extension(whole, &mut all);
-    if is_client {
+    if is_client || has_rules(whole) {
         return Ok(Some(all));
     }
     if is_bare(whole) {
@@ -91,6 +96,8 @@ fn of_client(of: &RawValue, project: Option<&str>, all: &mut Vec<Found>) -> Resu
         &["mcpServers"][..],
         &["servers"],
         &["mcp.servers"],
+        &["settings", "mcp.servers"],
+        &["settings", "mcp", "servers"],
         &["mcp", "servers"],
         &["mcp", "mcpServers"],
         &["mcp", "targets"],
@@ -110,8 +117,15 @@ fn of_client(of: &RawValue, project: Option<&str>, all: &mut Vec<Found>) -> Resu
     let mut add = |(name, json): (String, &RawValue), is_off: bool| {
         all.push(Found { project: project.map(str::to_owned), name, json: json.to_owned(), is_off });
     };
+    // opencode: an entry may be nothing but a switch for a server that another file has.
+    if places.is_empty() {
+        places.extend(each(of, &["mcp"]).into_iter().filter(|place| has_switch(place)));
+    }
     // Names of servers stand there beside settings, and beside other lists.
     for place in ["mcp", "extensions"].into_iter().flat_map(|name| each(of, &[name])) {
+        if places.iter().any(|known| std::ptr::eq(known.get(), place.get())) {
+            continue;
+        }
         if places.is_empty() && has_entry(place) {
             places.push(place);
         } else if let Ok(Pairs(pairs)) = serde_json::from_str(place.get()) {
@@ -149,7 +163,8 @@ fn nested<'a>(of: &'a RawValue, depth: usize, places: &mut Vec<&'a RawValue>) {
     let Ok(Pairs(members)) = serde_json::from_str::<Pairs<'a>>(of.get()) else { return };
     for (name, value) in members {
         let is_known = places.iter().any(|place| std::ptr::eq(place.get(), value.get()));
-        if is_known || depth == 0 && name == "projects" || name == "inputSchema" {
+        if is_known || depth == 0 && name == "projects" || name == "inputSchema" || names_rules(&name, value)
+        {
             continue;
         } else if names_servers(&name) && has_entry(value) {
             places.push(value);
@@ -157,6 +172,34 @@ fn nested<'a>(of: &'a RawValue, depth: usize, places: &mut Vec<&'a RawValue>) {
             nested(value, depth + 1, places);
         }
     }
+}
+
+/// Words in the names of members that say which servers may be used: Claude Code's `allowedMcpServers` and `deniedMcpServers`
+/// (code.claude.com/docs/en/managed-mcp), and the like of other clients; and words of those that say which are used, which
+/// elsewhere are servers (`disabledMcpServers`).
+const RULES: &str = "allow allowed allowlist deny denied denylist block blocked blocklist exclude excluded forbidden rejected";
+const SWITCHES: &str = "disable disabled enable enabled active inactive approved ignored";
+
+/// Whether a member has rules on servers, and none itself: `deniedMcpServers`, `mcp.enabled_mcp_servers`.
+fn names_rules(name: &str, value: &RawValue) -> bool {
+    let mut spaced = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            spaced.push(' ');
+        }
+        spaced.push(if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { ' ' });
+    }
+    let has = |words: &str| {
+        let mut known = words.split(' ');
+        known.any(|known| spaced.split(' ').any(|word| word == known))
+    };
+    names_servers(name) && (has(RULES) || has(SWITCHES) && !is_object(value))
+}
+
+/// Whether a file has rules on servers.
+fn has_rules(whole: &RawValue) -> bool {
+    serde_json::from_str(whole.get())
+        .is_ok_and(|Pairs(pairs)| pairs.iter().any(|(name, value)| names_rules(name, value)))
 }
 
 /// Whether a member is named as lists of servers are: `mcpServers`, `mcp-servers`, `profile.mcp_servers`, `stdio_servers`.
@@ -177,9 +220,25 @@ fn names_servers(name: &str) -> bool {
 /// Whether something in a mapping or a list looks like the entry of a server.
 fn has_entry(value: &RawValue) -> bool {
     if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(value.get()) {
-        return list.iter().any(|entry| is_entry(entry));
+        return list.iter().any(|entry| is_entry(entry) || is_address(entry));
     }
     serde_json::from_str(value.get()).is_ok_and(|Pairs(pairs)| pairs.iter().any(|(_, entry)| is_entry(entry)))
+}
+
+/// Whether a value is an address (OpenHands: `sse_servers = ["https://…"]`).
+fn is_address(value: &RawValue) -> bool {
+    value.get().starts_with("\"http://") || value.get().starts_with("\"https://")
+}
+
+/// Whether a mapping has nothing but servers that are switched on or off, and one that says nothing else.
+fn has_switch(place: &RawValue) -> bool {
+    let Ok(Pairs(pairs)) = serde_json::from_str(place.get()) else { return false };
+    let is_switch = |value: &RawValue| {
+        serde_json::from_str(value.get()).is_ok_and(|Pairs(members)| {
+            members.iter().any(|(name, value)| name == "enabled" && matches!(value.get(), "true" | "false"))
+        })
+    };
+    !pairs.is_empty() && pairs.iter().all(|(_, entry)| is_switch(entry) || is_entry(entry))
 }
 
 /// Whether a value says what to start or to reach, and is no definition of a tool, whatever a server put beside it.

@@ -127,6 +127,62 @@ impl<'de> Deserialize<'de> for Command {
     }
 }
 
+/// Headers: by name, or in a list of lines (mcphost) or of names and values.
+struct Headers(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Headers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Line {
+            Text(String),
+            Pair {
+                #[serde(alias = "key")]
+                name: String,
+                value: Option<Scalar>,
+            },
+        }
+        // What is no header may be a secret, and is not quoted.
+        fn expected<E: Error>() -> E {
+            E::custom("an entry is neither `NAME: VALUE` nor a name and a value")
+        }
+        fn line<E: Error>(text: &str) -> Result<(String, String), E> {
+            let (name, value) = text.split_once(':').ok_or_else(expected)?;
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = BTreeMap<String, String>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("headers by name, or lines of them")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                text.lines().filter(|text| !text.trim().is_empty()).map(line).collect()
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                Deserialize::deserialize(MapAccessDeserializer::new(map)).map(pairs)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut headers = BTreeMap::new();
+                while let Some(entry) = list.next_element::<&RawValue>()? {
+                    match serde_json::from_str(entry.get()).map_err(|_| expected::<A::Error>())? {
+                        Line::Text(text) => headers.extend([line::<A::Error>(&text)?]),
+                        Line::Pair { name, value } => {
+                            headers.extend(value.map(|Scalar(value)| (name, value)));
+                        }
+                    }
+                }
+                Ok(headers)
+            }
+        }
+        deserializer.deserialize_any(Any).map(Self)
+    }
+}
+
 fn texts(list: Vec<Option<Scalar>>) -> Vec<String> {
     list.into_iter().flatten().map(|Scalar(text)| text).collect()
 }
@@ -152,6 +208,12 @@ impl Written {
     }
 
     fn add(&mut self, json: &RawValue, is_whole: bool) -> Result<()> {
+        // An address alone (OpenHands).
+        if let Some(url) = serde_json::from_str::<String>(json.get()).ok().filter(|text| text.contains("://"))
+        {
+            self.url = Some(url);
+            return Ok(());
+        }
         let Pairs(members) = serde_json::from_str(json.get())?;
         for (name, value) in members.iter().filter(|(_, value)| value.get() != "null") {
             let says = |word: &str| {
@@ -174,7 +236,10 @@ impl Written {
                         self.command = Some(Command::List(discovery::words(&target)));
                     }
                 }
-                "headers" | "http_headers" => self.headers = pairs(read(name, value)?),
+                "headers" | "http_headers" => {
+                    let Headers(headers) = read(name, value)?;
+                    self.headers = headers;
+                }
                 "bearer_token_env_var" => self.bearer_token_env_var = Some(read(name, value)?),
                 // Continue's older form has the program within.
                 "transport" if is_whole && value.get().starts_with('{') => self.add(value, false)?,
@@ -256,6 +321,8 @@ impl Entry {
             (Some(command), _) => ensure!(!command.is_empty(), "its `command` is empty"),
             (None, Some(url)) if has_variables(url) => {}
             (None, Some(url)) => drop(address(url)?),
+            // A switch for a server that another file has (opencode).
+            (None, None) if self.is_off => {}
             (None, None) => bail!("it has neither `command` nor `url`"),
         }
         Ok(self)
@@ -273,7 +340,8 @@ impl Entry {
     pub fn server_id(&self) -> String {
         let address = self.url.as_ref().filter(|_| self.command.is_none());
         let endpoint = address.and_then(|url| endpoint(&Url::parse(url).ok()?));
-        endpoint.unwrap_or_else(|| shown_id(&self.words()))
+        let words: Vec<String> = self.words().iter().map(|word| separated(word)).collect();
+        endpoint.unwrap_or_else(|| shown_id(&words))
     }
 
     /// Whether the client does not use it.
@@ -323,6 +391,11 @@ impl Entry {
 pub fn address(text: &str) -> Result<Url> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     url.ok_or_else(|| no_address(text))
+}
+
+/// A word with the separator of paths in place of its variables (VS Code, Gemini CLI).
+fn separated(word: &str) -> String {
+    ["${/}", "${pathSeparator}"].iter().fold(word.to_owned(), |word, name| word.replace(name, "/"))
 }
 
 /// Host and port: the id of a server on the network that nobody declared to the agent.

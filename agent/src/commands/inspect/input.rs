@@ -68,13 +68,14 @@ fn text_of(bytes: Vec<u8>) -> Option<String> {
     text.ok().filter(|_| rest.is_empty())
 }
 
-/// Tells what a file is by what it has: a definition has a name, a list of them is an array or stands under `tools` (or
+/// Tells what the file at this path is by what it has: a definition has a name, a list of them is an array or stands under `tools` (or
 /// another of [`LISTS`], or beside `instructions`), and a client's configuration has the members of [`clients`].
 ///
 /// # Errors
 /// It is none of these.
-pub fn contents(text: &str) -> Result<Contents> {
-    let json = forms::json_of(text)?;
+pub fn contents(text: &str, path: &Path) -> Result<Contents> {
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    let json = forms::json_of(text, ending)?;
     contents_of(serde_json::from_str(&json)?)
 }
 

@@ -68,7 +68,7 @@ fn inspect(options: &InspectOptions) -> Result<(bool, bool)> {
     let mut report = Report::new(detector, settings::registry(config), mutes, (threshold, options.json));
     match (&options.file, &options.server) {
         (Some(file), _) => {
-            let contents = input::contents(&input::read(file)?);
+            let contents = input::contents(&input::read(file)?, file);
             let Contents { definitions, servers } = contents.with_context(|| file.display().to_string())?;
             match servers {
                 None if options.start => {

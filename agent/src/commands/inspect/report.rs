@@ -106,9 +106,15 @@ impl Report {
         let mut found = self.compare(name, &mut []);
         self.mark(name, &mut [], &mut found);
         self.found |= Detection::worst(&found) >= Some(self.threshold);
-        let (words, id) = (redact_argv(&entry.words()), entry.server_id());
+        let words = redact_argv(&entry.words());
+        // Of a mere switch nothing is known but the name.
+        let has_id = !words.is_empty();
+        let id = if has_id { entry.server_id() } else { "-".to_owned() };
         if self.json {
-            let mut row = json!({ "name": name, "command": words, "server_id": id });
+            let mut row = json!({ "name": name, "command": words });
+            if has_id {
+                row["server_id"] = json!(id);
+            }
             if let Some(project) = &self.project {
                 row["project"] = json!(project);
             }
@@ -198,6 +204,11 @@ impl Report {
             ));
         }
         let mut of_server: Vec<Detection> = of_server.ok().flatten().into_iter().collect();
+        // Clients put names of servers in front of those of tools, and so into the prompt. An address (`--server`) is none.
+        let is_address = name.contains("://") && !name.contains(char::is_whitespace);
+        if !is_address {
+            of_server.extend(self.detector.text("/server_id", name).detections);
+        }
         if self.is_repeated(name) {
             of_server.push(repeated(name));
         }

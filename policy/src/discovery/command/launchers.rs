@@ -3,7 +3,7 @@
 use super::inline::{self, Inline};
 use super::scripts::DIRECTORIES;
 use super::tasks::is_generic_script;
-use super::{Command, is_python, plain, runs};
+use super::{Command, is_assignment, is_launcher, is_no_server, is_python, plain, runs};
 use crate::discovery::options::{self, Options, is_in};
 use crate::discovery::piece::Role;
 use crate::discovery::{names, places, shell, tables, wrappers};
@@ -139,7 +139,8 @@ impl Command {
             };
             let option = option.to_ascii_lowercase();
             if "command".starts_with(&option) || "commandwithargs" == option || "cwa" == option {
-                return self.text(&rest.join(" "), &[], level);
+                // Its escape is the backtick; `\` is a part of a path.
+                return self.text(&rest.join(" ").replace('\\', "/"), &[], level);
             }
             if "file".starts_with(&option) {
                 return self.script(rest, level);
@@ -362,6 +363,11 @@ impl Command {
                 if !is_python(plain) && plain != "node" && runs(plain, args).is_none() {
                     self.versioned(names::version(from));
                     self.push(Role::Package, &names::package(from), None);
+                    // Several servers may be in one package.
+                    let entry = rest.iter().find(|word| !is_assignment(word)).copied().unwrap_or(program);
+                    if let Some(name) = names::entry(from, entry).filter(|name| is_own_program(name, args)) {
+                        self.push(Role::Entry, name, None);
+                    }
                 }
                 self.read(&rest, level + 1);
             }
@@ -381,12 +387,13 @@ impl Command {
         let plain = plain(&name);
         self.aim(&[&name, plain], args, level);
         let is_unscoped = !name.contains('/');
-        if is_unscoped
-            && (is_python(plain)
-                || plain == "node"
-                || wrappers::find(plain, args).is_some()
-                || runs(plain, args).is_some()
-                || is_in(tables::LAUNCHERS, plain))
+        if wrappers::find(&name, args).is_some()
+            || is_unscoped
+                && (is_python(plain)
+                    || plain == "node"
+                    || wrappers::find(plain, args).is_some()
+                    || runs(plain, args).is_some()
+                    || is_in(tables::LAUNCHERS, plain))
         {
             let command: Vec<&str> = std::iter::once(plain).chain(args.iter().copied()).collect();
             return self.read(&command, level + 1);
@@ -394,5 +401,23 @@ impl Command {
         self.versioned(names::version(spec));
         self.push(Role::Package, &name, None);
         self.cross(&[&name, plain], args, level);
+        // A wrapper that is in no list: `npx @scope/name run -- npx …`
+        let at = args.iter().position(|arg| *arg == "--").map(|at| at + 1);
+        let command = at.and_then(|at| args.get(at..)).unwrap_or_default();
+        let is_command = command.len() > 1
+            && command.first().is_some_and(|word| is_launcher(super::plain(names::base(word))));
+        if is_command && self.bridged.is_none() && !name.to_ascii_lowercase().contains("mcp") {
+            self.read(command, level + 1);
+        }
     }
+}
+
+/// Whether a program of a package is one of its own, and none that has another run.
+fn is_own_program(name: &str, args: &[&str]) -> bool {
+    !is_launcher(name)
+        && !is_no_server(name)
+        && !is_in(tables::TOOLS, name)
+        && !is_in(tables::INTERPRETERS, name)
+        && runs(name, args).is_none()
+        && wrappers::find(name, args).is_none()
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::{Command, tasks};
 use crate::discovery::options::{self, Options, is_in};
 use crate::discovery::piece::Role;
-use crate::discovery::{names, places};
+use crate::discovery::{names, places, windows};
 use words::{bounded, digest, named, word};
 pub(super) use words::{is_url, place};
 
@@ -36,6 +36,8 @@ struct Bridge {
     targets: &'static str,
     /// Options whose value tells targets apart.
     qualifiers: &'static [&'static str],
+    /// Options with the directory that the command works in.
+    directory: &'static str,
     /// Options with the user and the port at the host that it names.
     login: [&'static str; 2],
     /// What its arguments are.
@@ -60,7 +62,8 @@ enum Tasks {
 /// What a bridge runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::discovery) enum Inner<'a> {
-    Command(Vec<&'a str>),
+    /// A command, and the directory that it works in.
+    Command(Vec<&'a str>, Option<&'a str>),
     /// A command in a container of this name.
     Within(String, Vec<&'a str>),
     /// A shell's text.
@@ -222,7 +225,9 @@ impl Bridge {
                 let place = names::base(&pod).trim_end_matches("-*").to_owned();
                 Some(Inner::Within(place, words.to_vec()))
             }
-            (_, words) => Some(Inner::Command(words.to_vec())),
+            (_, words) => {
+                Some(Inner::Command(words.to_vec(), options::value(&found.options, self.directory)))
+            }
         }
     }
 
@@ -399,14 +404,14 @@ fn of_text(text: &str, level: usize) -> String {
 fn known_by(command: &Command, text: &str) -> String {
     let pieces = || command.pieces.iter().rev();
     let script = pieces().find(|piece| piece.role == Role::Script && piece.path.is_some());
-    let best = pieces().max_by_key(|piece| piece.role.rank());
+    let best = pieces().max_by_key(|piece| (piece.role.rank(), piece.role == Role::Entry));
     let program = match (script.or(best), &command.directory) {
         (None, _) if command.container.is_some() => String::new(),
         (None, _) => digest(text),
         (Some(piece), directory) => match (piece.path.as_deref(), directory) {
             // A program without a slash is one of `PATH`.
             (Some(path), Some(directory))
-                if !path.starts_with('/') && (piece.role == Role::Script || path.contains('/')) =>
+                if !windows::is_absolute(path) && (piece.role == Role::Script || path.contains('/')) =>
             {
                 places::lasting(&format!("{directory}/{path}"))
             }

@@ -18,12 +18,12 @@ const PLAIN: Wrapper = Wrapper {
 };
 
 pub(super) const WRAPPERS: &[Wrapper] = &[
-    // Without options that have values: nohup(1), setsid(1), time(1), unbuffer(1), chronic(1), bash(1), dumb-init, catchsegv(1),
+    // Without options that have values in the next word: nohup(1), setsid(1), prlimit(1), firejail(1), time(1), unbuffer(1), chronic(1), bash(1), dumb-init, catchsegv(1),
     // torsocks(1), eatmydata(1), winpty, node's cross-env and corepack, nixpkgs' steam-run, nixGL, primusrun, gamemoderun(1),
-    // linux64(8), vault-env, rootlesskit, srt (sandbox-runtime).
+    // linux64(8), vault-env, rootlesskit, srt (sandbox-runtime), cmd.exe's call.
     Wrapper {
-        names: "nohup setsid unbuffer chronic command builtin dumb-init catchsegv torsocks eatmydata cross-env corepack steam-run \
-                nixGL nixGLIntel primusrun gamemoderun linux32 linux64 i386 vault-env rootlesskit srt",
+        names: "nohup setsid call prlimit firejail unbuffer chronic command builtin dumb-init catchsegv torsocks eatmydata cross-env corepack steam-run \
+                nixGL nixGLIntel primusrun gamemoderun linux32 linux64 i386 vault-env rootlesskit srt @anthropic-ai/sandbox-runtime",
         ..PLAIN
     },
     // ld.so(8): musl's takes the first of these, too
@@ -130,7 +130,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         ]),
         ..PLAIN
     },
-    // nice(1), ionice(1), chrt(1), taskset(1), numactl(8), prlimit(1), stdbuf(1), timeout(1)
+    // nice(1), ionice(1), chrt(1), taskset(1), numactl(8), stdbuf(1), timeout(1)
     Wrapper { names: "nice", options: Options::with(&["-n --adjustment"]), ..PLAIN },
     Wrapper {
         names: "ionice",
@@ -152,7 +152,6 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         ]),
         ..PLAIN
     },
-    Wrapper { names: "prlimit", ..PLAIN },
     Wrapper { names: "stdbuf", options: Options::with(&["-i --input -o --output -e --error"]), ..PLAIN },
     Wrapper { names: "timeout", options: Options::with(&["-k --kill-after -s --signal"]), own: 1, ..PLAIN },
     // chroot(8), flock(1)
@@ -222,8 +221,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         directory: "--chdir",
         ..PLAIN
     },
-    // firejail(1): options have their values behind `=`. dbus-run-session(1), proxychains4(1), fakeroot(1), faketime(1)
-    Wrapper { names: "firejail", ..PLAIN },
+    // dbus-run-session(1), proxychains4(1), fakeroot(1), faketime(1)
     Wrapper { names: "dbus-run-session", options: Options::with(&["--config-file --dbus-daemon"]), ..PLAIN },
     Wrapper { names: "proxychains proxychains4", options: Options::with(&["-f"]), ..PLAIN },
     Wrapper { names: "fakeroot", options: Options::with(&["-l --lib --faked -s -i -b"]), ..PLAIN },
@@ -360,7 +358,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         ..PLAIN
     },
     Wrapper {
-        names: "infisical",
+        names: "infisical @infisical/cli",
         subcommands: "run",
         options: Options::with(&[
             "--env --path --token --projectId -c --command --tags --domain --watch-interval \
@@ -374,7 +372,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     Wrapper { names: "teller berglas envconsul vals", behind_dashes: true, own: usize::MAX, ..PLAIN },
     // dotenv of python-dotenv; dotenv-cli and dotenvx of npm; env-cmd
     Wrapper {
-        names: "dotenv dotenvx",
+        names: "dotenv dotenvx @dotenvx/dotenvx",
         subcommands: "run",
         options: Options::with(&[
             "-f --file -q --quote -e --export --env --env-file -fk --env-keys-file --convention -l \
@@ -480,12 +478,20 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     },
 ];
 
-/// nix3-common-options(1), nix-shell(1).
+/// nix3-common-options(1), nix-shell(1); nix.conf(5): each setting is an option, too, and those that are no switch have a value.
 pub(in crate::discovery) const NIX: Options = Options {
     one: &[
         "-f --file -E --expr -I -k --keep --keep-env-var -u --unset --unset-env-var --profile --inputs-from \
             --reference-lock-file --output-lock-file --update-input --store --eval-store -j --max-jobs --cores --include \
             -p --packages -A --attr --log-format --phase --set-env-var",
+        "--experimental-features --extra-experimental-features --substituters --extra-substituters --trusted-public-keys \
+            --extra-trusted-public-keys --trusted-substituters --extra-trusted-substituters --access-tokens --extra-access-tokens \
+            --system --extra-platforms --system-features --extra-system-features --builders --netrc-file --flake-registry \
+            --nix-path --extra-nix-path --timeout --max-silent-time --log-lines --http-connections --connect-timeout \
+            --download-attempts --download-speed --stalled-download-timeout --tarball-ttl --narinfo-cache-positive-ttl \
+            --narinfo-cache-negative-ttl --user-agent-suffix --plugin-files --ssl-cert-file --sandbox-paths \
+            --extra-sandbox-paths --allowed-uris --extra-allowed-uris --min-free --max-free --max-build-log-size \
+            --secret-key-files --post-build-hook --pre-build-hook --diff-hook --hashed-mirrors --build-users-group",
     ],
     two: "--arg --argstr --override-input --override-flake --option --redirect -s",
     ..NONE

@@ -87,7 +87,7 @@ pub enum ChangeKind {
         /// Hash of that one.
         previous_hash: String,
     },
-    /// A whole list lacks it, and no other connection to the same server has it.
+    /// A whole list lacks it, and so does what any other connection to the same server read since this one began.
     Removed,
     /// A server whose pin is older has come with its name.
     Shadowing,

@@ -374,6 +374,25 @@ fn tool_offered_on_other_connection_is_not_removed() {
     assert_eq!(names(&world.list(B, &[tool("t", "")])), ["seen t", "removed u"]);
 }
 
+/// A server that is started anew while an earlier process of it still has a client.
+#[test]
+fn tool_of_an_earlier_start_is_removed_with_the_last_page() {
+    let mut world = World::with_server();
+    world.list(A, &[tool("t", ""), tool("u", ""), tool("v", "")]);
+    world.connect(B, "files");
+    let page = |world: &mut World, ends, name| {
+        names(&world.page(B, ItemKind::Tool, ends, &[tool(name, "")]).changes)
+    };
+    assert_eq!(page(&mut world, (true, false), "t"), ["seen t"]);
+    assert_eq!(page(&mut world, (false, true), "v"), ["seen v", "removed u"]);
+    // The earlier one has it all the same, and lists it again.
+    assert_eq!(
+        names(&world.list(A, &[tool("t", ""), tool("u", ""), tool("v", "")])),
+        ["seen t", "seen u", "seen v"]
+    );
+    assert_eq!(names(&world.list(B, &[tool("t", ""), tool("v", "")])), ["seen t", "seen v"]);
+}
+
 #[test]
 fn reset_pin_is_treated_as_first_use() {
     let mut world = World::with_server();

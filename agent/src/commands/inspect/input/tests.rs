@@ -77,7 +77,7 @@ fn input_file_kind_follows_its_content() {
         ("5", Err("no definition")),
     ];
     for (text, expected) in cases {
-        let said = match contents(text) {
+        let said = match contents(text, Path::new("-")) {
             Ok(Contents { definitions, servers: None }) => {
                 let said = |one: Definition| match one.kind {
                     ItemKind::Tool => one.name,
@@ -169,6 +169,33 @@ fn servers_are_found_in_every_client_form() {
         (r#"{"mcp.servers":{"a":{"command":"x"}}}"#, "a=x"),
         (r#"{"mcpServers":{"a":null,"b":{"command":"x","args":[null,"y"]}}}"#, "b=x y"),
         ("mcpServers:\n  no:\n    command: x\n    args: [y, ~]\n", "no=x y"),
+        // Rules on servers are none.
+        (
+            r#"{"mcpServers":{"a":{"command":"x"}},"deniedMcpServers":[{"serverUrl":"https://h/*"},{"serverName":"b"}],"allowedMcpServers":[{"serverCommand":["y"]}]}"#,
+            "a=x",
+        ),
+        (
+            r#"{"permissions":{"denied_mcp_servers":{"a":{"url":"https://h/"}}},"mcpServers":{"b":{"command":"y"}}}"#,
+            "b=y",
+        ),
+        (r#"{"deniedMcpServers":[{"serverUrl":"https://h/*"}]}"#, ""),
+        (r#"{"enabledMcpServers":[{"url":"https://h/"}],"x":{"mcpServers":{"a":{"command":"x"}}}}"#, "a=x"),
+        (r#"{"disabledMcpServers":{"a":{"command":"x"}}}"#, "a=x"),
+        (r#"{"alliedMcpServers":[{"name":"a","url":"https://h/"}]}"#, "a=https://h/"),
+        (
+            r#"{"folders":[{"path":"."}],"settings":{"mcp":{"servers":{"a":{"command":"x"}},"inputs":[]}}}"#,
+            "a=x",
+        ),
+        (r#"{"folders":[],"settings":{"mcp.servers":{"a":{"command":"x"}},"editor.fontSize":12}}"#, "a=x"),
+        // A mere switch, and a mere address.
+        (r#"{"mcp":{"a":{"command":["x"]},"b":{"enabled":false}}}"#, "a=x !b="),
+        (r#"{"mcp":{"b":{"enabled":false}}}"#, "!b="),
+        (r#"{"mcpServers":{"a":{"disabled":true},"b":{"enabled":true}}}"#, "!a= b?"),
+        (
+            "[mcp]\nsse_servers = [\"https://h/a\", { url = \"https://g/b\" }]\n",
+            "h:443=https://h/a g:443=https://g/b",
+        ),
+        (r#"{"mcpServers":["http://h/a"]}"#, "h:80=http://h/a"),
         ("extensions:\n  a: {type: platform, name: a}\n  b: {type: stdio, cmd: x}\n", "b=x"),
         (r#"{"mcpServers":{"a":{"type":"platform","command":"x"}}}"#, "a=x"),
         (r#"{"a":{"command":"x","working_directory":null},"b":{"url":"http://h"}}"#, "a=x b=http://h"),
@@ -184,7 +211,7 @@ fn servers_are_found_in_every_client_form() {
         ),
     ];
     for (text, expected) in cases {
-        let servers = contents(text).unwrap().servers.unwrap_or_else(|| panic!("{text}"));
+        let servers = contents(text, Path::new("-")).unwrap().servers.unwrap_or_else(|| panic!("{text}"));
         let said = servers.iter().map(|server| {
             let project = server.project.iter().map(|project| format!("{project}/")).collect::<String>();
             match &server.entry {
@@ -199,7 +226,7 @@ fn servers_are_found_in_every_client_form() {
     }
     for text in [r#"{"name":"t","packages":[{}],"inputSchema":{}}"#, r#"{"name":"t","mcp":{"a":{}}}"#] {
         assert!(
-            matches!(contents(text), Ok(Contents { definitions, servers: None }) if definitions.len() == 1),
+            matches!(contents(text, Path::new("-")), Ok(Contents { definitions, servers: None }) if definitions.len() == 1),
             "{text}"
         );
     }
@@ -265,7 +292,19 @@ fn client_config_servers_are_parsed() {
         (r#"{"command":5}"#, Err("invalid type")),
         (r#"{"command":"a","command":"b","enabled":false,"enabled":true}"#, program(&["b"], &[])),
         (r#"{"command":"a","args":"--token=hidden x"}"#, Err("invalid type: string \"--token=***\"")),
-        (r#""https://u:hidden@h/""#, Err("https://u:***@h/")),
+        (r#""wss://u:hidden@h/""#, Err("`wss://u:***@h/` is no address")),
+        (r#""http://x/mcp""#, url("http://x/mcp", &[])),
+        (r#"{"command":"a","args":["${/}b${pathSeparator}c"]}"#, program(&["a", "/b/c"], &[])),
+        (
+            r#"{"url":"http://x/mcp","headers":["X-Key: s:1", {"name":"X-Other","value":2}]}"#,
+            url("http://x/mcp", &[("x-key", "s:1"), ("x-other", "2")]),
+        ),
+        (
+            r#"{"url":"http://x/mcp","headers":"X-Key: s\nX-Other: t"}"#,
+            url("http://x/mcp", &[("x-key", "s"), ("x-other", "t")]),
+        ),
+        (r#"{"url":"http://x/mcp","headers":"hidden"}"#, Err("`headers`: an entry is neither")),
+        (r#"{"url":"http://x/mcp","headers":["hidden"]}"#, Err("`headers`: an entry is neither")),
         ("5", Err("invalid type")),
     ];
     for (text, expected) in cases {
@@ -276,5 +315,18 @@ fn client_config_servers_are_parsed() {
             (Err(error), Err(part)) => assert!(format!("{error:#}").contains(part), "{text}: {error:#}"),
             (reach, _) => panic!("{text}: {reach:?}"),
         }
+    }
+}
+
+/// The id that a declared server would have.
+#[test]
+fn variable_of_a_separator_stands_in_no_id() {
+    for (text, id) in [
+        (r#"{"command":"node","args":["${extensionPath}${/}dist${/}tide-mcp.js"]}"#, "tide-mcp"),
+        (r#"{"command":"${extensionPath}${pathSeparator}tide-mcp"}"#, "tide-mcp"),
+        (r#"{"command":"cmd","args":["/c","npx -y @bay/tide-mcp"]}"#, "tide-mcp"),
+    ] {
+        let json: Box<RawValue> = serde_json::from_str(text).unwrap();
+        assert_eq!(Entry::read("x", &json).unwrap().server_id(), id, "{text}");
     }
 }

@@ -11,6 +11,7 @@ const PLAIN: Bridge = Bridge {
     options: NONE,
     targets: "",
     qualifiers: &[],
+    directory: "",
     login: ["", ""],
     operands: Operands::None,
     server: 0,
@@ -338,6 +339,7 @@ pub(super) const BRIDGES: &[Bridge] = &[
         names: "incus lxc multipass",
         subcommands: &["exec"],
         options: Options::with(&["--user --group --cwd --env --mode --project -d --working-directory"]),
+        directory: "--cwd -d --working-directory",
         qualifiers: &["--project"],
         operands: Operands::Command(1),
         ..PLAIN
@@ -347,6 +349,7 @@ pub(super) const BRIDGES: &[Bridge] = &[
         names: "limactl",
         subcommands: &["shell"],
         options: Options::with(&["--shell --workdir"]),
+        directory: "--workdir",
         operands: Operands::Command(1),
         ..PLAIN
     },
@@ -379,8 +382,9 @@ pub(super) const BRIDGES: &[Bridge] = &[
     // wsl.exe: learn.microsoft.com/windows/wsl/basic-commands
     Bridge {
         names: "wsl",
-        options: Options::with(&["-d --distribution -u --user --cd"]),
-        qualifiers: &["-d --distribution"],
+        options: Options::with(&["-d --distribution --distribution-id -u --user --cd --shell-type"]),
+        qualifiers: &["-d --distribution", "--distribution-id"],
+        directory: "--cd",
         operands: Operands::Command(0),
         ..PLAIN
     },
