@@ -15,7 +15,7 @@ use crate::engine::recorder::{Call, MAX_NAME_BYTES, clip, tool_id};
 use crate::engine::rounds::{Attempt, Denied, First};
 use crate::event::{CrossServerBlocked, Detection, MessageKind, Severity, Subject};
 use crate::guard::{DenialDetails, Operation, Recorded};
-use crate::protocol::{Id, Kind, Message, Method, members, string};
+use crate::protocol::{Id, Kind, Message, Method, members, name_text};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 
 impl Evaluator {
@@ -92,7 +92,7 @@ impl Evaluator {
         let seen = Seen { id: Some(id), ..seen };
         let json = params.map_or("null", RawValue::get);
         let [name, uri, arguments] = members(json, ["name", "uri", "arguments"]);
-        let (name, uri) = (string(name), string(uri));
+        let [name, uri] = [name, uri].map(|name| name.and_then(name_text).unwrap_or_default());
         let request = Operation::Request { method: method.as_str(), params: *params };
         let topic = Topic { seen: Some(seen), is_retry: first.is_some(), ..Topic::default() };
         let evaluation = match method {
