@@ -33,7 +33,8 @@ impl Evaluator {
             Operation::Request { method: "tools/call", params: *params },
             Operation::ToolInvoke { tool_name, arguments: *arguments },
         ];
-        let topic = Topic { tool: Some(tool_name), seen: Some(seen), is_retry, is_approved };
+        let topic =
+            Topic { tool: Some(tool_name), seen: Some(seen), is_retry, is_approved, ..Topic::default() };
         self.evaluate_try(cx, scope, seen, &operations, topic)
     }
 
@@ -106,7 +107,11 @@ impl Evaluator {
                 let resource = Operation::ResourceRequest { uri: &uri, is_listed };
                 self.evaluate_try(cx, scope, seen, &[request, resource], topic)
             }
-            _ => self.evaluate_try(cx, scope, seen, &[request], topic),
+            _ => {
+                let connection = cx.connections.get(scope.connection).filter(|_| !uri.is_empty());
+                let lists_resource = connection.is_some_and(|connection| connection.lists_resource(&uri));
+                self.evaluate_try(cx, scope, seen, &[request], Topic { lists_resource, ..topic })
+            }
         };
         let subject =
             if *method == Method::ElicitationCreate { Subject::Elicitation } else { Subject::Sampling };
