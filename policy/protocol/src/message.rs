@@ -11,6 +11,7 @@ mod course;
 mod id;
 mod keys;
 mod mend;
+mod merge;
 pub mod meta;
 mod method;
 mod object;

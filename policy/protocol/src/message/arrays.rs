@@ -26,7 +26,7 @@ const MAX_TOLD: usize = 32;
 const MAX_GROWTH: usize = 2;
 const MAX_NAMED_BYTES: usize = 16 * 1024;
 /// Lists of a result, and the members that tell of which of them an entry is.
-const LISTS: [(&str, &[&str]); 4] = [
+pub(super) const LISTS: [(&str, &[&str]); 4] = [
     ("tools", &["inputSchema", "outputSchema"]),
     ("resourceTemplates", &["uriTemplate"]),
     ("resources", &["uri"]),
@@ -343,13 +343,13 @@ fn has_array(list: &RawValue) -> bool {
     elements(list.get()).is_some_and(|items| items.iter().any(|item| item.get().starts_with('[')))
 }
 
-fn elements(json: &str) -> Option<Vec<&RawValue>> {
+pub(super) fn elements(json: &str) -> Option<Vec<&RawValue>> {
     json.trim_start().starts_with('[').then(|| serde_json::from_str(json).ok())?
 }
 
 /// The text of an object that is written.
 #[derive(Default)]
-struct Members {
+pub(super) struct Members {
     text: String,
     keys: Vec<String>,
 }
@@ -359,7 +359,7 @@ impl Members {
         self.keys.iter().any(|known| known == key)
     }
 
-    fn push(&mut self, key: &str, json: &str) {
+    pub(super) fn push(&mut self, key: &str, json: &str) {
         self.text.push(if self.text.is_empty() { '{' } else { ',' });
         self.text.extend([Value::from(key).to_string().as_str(), ":", json]);
         self.keys.push(key.to_owned());
@@ -380,7 +380,7 @@ impl Members {
         }
     }
 
-    fn finish(mut self) -> String {
+    pub(super) fn finish(mut self) -> String {
         self.text.push_str(if self.text.is_empty() { "{}" } else { "}" });
         self.text
     }

@@ -8,10 +8,11 @@ use std::sync::LazyLock;
 use serde_json::value::RawValue;
 
 use super::arrays::as_objects;
+use super::merge::merged_lists;
 use super::object::{is_key, string_end};
 use super::value::{decode_str, members};
 
-/// A message as readers take it that do not regard case, or take an array for a structure.
+/// A message as readers take it that do not regard case, take an array for a structure, or a list into another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Respelled {
     /// Its JSON text, with the keys of the specification.
@@ -26,12 +27,12 @@ impl Respelled {
     /// Respells a message, as a whole; `None` where every reader takes it as it is.
     pub fn of_message(json: &str) -> Option<Self> {
         let by_case = respell(json);
-        match as_objects(by_case.as_ref().map_or(json, |respelled| &respelled.json)) {
-            Some(json) => {
-                Some(Self { json, key: by_case.and_then(|respelled| respelled.key), has_arrays: true })
-            }
-            None => by_case,
-        }
+        let arrays = as_objects(by_case.as_ref().map_or(json, |respelled| &respelled.json));
+        let has_arrays = arrays.is_some();
+        let (key, by_case) = by_case.map_or((None, None), |respelled| (respelled.key, Some(respelled.json)));
+        let respelled = arrays.or(by_case);
+        let merged = merged_lists(respelled.as_deref().unwrap_or(json));
+        merged.or(respelled).map(|json| Self { json, key, has_arrays })
     }
 
     /// Its result, where it is an answer with one.

@@ -25,7 +25,8 @@ const MAX_NAME_BYTES: usize = 160;
 /// A message as those take it who read it otherwise than the strictest reader does.
 #[derive(Clone, Debug, Default)]
 pub struct Otherwise {
-    /// For those who do not regard the case of keys, or take an array for a structure, where that makes a difference.
+    /// For those who do not regard the case of keys, take an array for a structure, or a list into another one, where that makes a
+    /// difference.
     pub respelled: Option<Respelled>,
     /// For those who take the first of members with one name, for those to whom null says nothing, for servers whose strings end at a
     /// NUL, and for those that take parameters by their places: as JSON text.

@@ -79,7 +79,7 @@ fn many_fields_cost_no_more_than_they_are_long() {
     let entry = format!("[{fields}]");
     for json in [
         format!(r#"{{"result":{{"tools":[{entry}]}}}}"#),
-        format!(r#"{{"result":[{fields},[{entry}]]}}"#),
+        format!(r#"{{"result":[[{entry}],{fields}]}}"#),
         format!(r#"{{"result":{{"tools":[{}]}}}}"#, vec![r#"["a","b","c"]"#; 20_000].join(",")),
     ] {
         let objects = as_objects(&json).unwrap();
