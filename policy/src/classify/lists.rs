@@ -34,6 +34,27 @@ const KINDS: &[&str] = &[
     "reason",
     "reasons",
 ];
+/// Things of which a list says how they are: "the status of a job: queued, running, failed".
+const STATES: &[&str] = &[
+    "status",
+    "statuses",
+    "state",
+    "states",
+    "phase",
+    "phases",
+    "stage",
+    "stages",
+    "outcome",
+    "outcomes",
+    "condition",
+    "conditions",
+    "progress",
+    "health",
+    "lifecycle",
+    "conclusion",
+    "value",
+    "values",
+];
 /// Words of an order, which no item of such a list has.
 const OF_ORDERS: &[&str] = &[
     "it", "them", "the", "a", "an", "this", "that", "your", "all", "then", "also", "to", "will", "can", "you",
@@ -49,22 +70,28 @@ const TOOLS: &[&str] = &["it", "tool", "server", "function", "this"];
 /// What a tool's own act has behind it: "and deletes it".
 const OWN_OBJECTS: &[&str] = &["it", "them", "this", "that"];
 
-/// What a clause says in front of a colon: that it reads, and does nothing else.
+/// What a clause says in front of a colon: that it reads, or does nothing, and of what.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Front {
-    /// Whether it names one of [`KINDS`].
+    /// Whether it names one of [`KINDS`], and one of [`STATES`].
     has_kinds: bool,
+    has_states: bool,
 }
 
 impl Front {
     /// `None` of what does not begin by reading, or does something else besides.
     pub(super) fn of(tokens: &[Token]) -> Option<Self> {
         let meaning = |token: &Token| word(token.text());
-        let first = tokens.iter().find_map(meaning).filter(|_| tokens.first().and_then(meaning).is_some())?;
-        // "Provides access to a table: insert, update, delete" offers what it lists.
-        let offers =
-            tokens.first().is_some_and(|token| !word(token.text()).is_some_and(|word| word.is_in_names))
-                && !tokens.first().is_some_and(|token| token.text().starts_with("return"));
+        let names = |things: &[&str]| tokens.iter().any(|token| things.contains(&token.text()));
+        let has_states = names(STATES);
+        // "Possible values: queued, running", and "Provides access to a table: insert, update", which offers what it lists.
+        let reads = match tokens.first().and_then(meaning) {
+            Some(first) => {
+                first.category == ToolCategory::Read
+                    && (first.is_in_names || tokens.first()?.text().starts_with("return"))
+            }
+            None => has_states && !tokens.iter().filter_map(meaning).any(|word| word.acts() && !word.is_noun),
+        };
         let acts = tokens.windows(2).any(|pair| {
             let [before, token] = pair else { return false };
             let is_joined = matches!(before.text(), "," | "and" | "or");
@@ -72,31 +99,22 @@ impl Front {
                 word.acts() && word.form != Form::Participle && (is_joined || !word.is_noun)
             })
         });
-        let has_kinds = tokens.iter().any(|token| KINDS.contains(&token.text()));
-        (first.category == ToolCategory::Read && !offers && !acts).then_some(Self { has_kinds })
+        (reads && !acts).then(|| Self { has_kinds: names(KINDS), has_states })
     }
 
     /// Whether these words are a list of what it reads: states, or, of [`KINDS`], acts.
     pub(super) fn is_told_by(self, tokens: &[Token]) -> bool {
         let is_end = |token: &Token| matches!(token, Token::Comma) || matches!(token.text(), "or" | "and");
         let items: Vec<&[Token]> = tokens.split(is_end).filter(|item| !item.is_empty()).collect();
+        let acts =
+            |token: &Token| word(token.text()).filter(|word| word.acts() && word.form != Form::Participle);
+        // An act with its object is one: "sending mail".
         let is_item = |item: &&[Token]| {
-            item.len() <= MAX_ITEM && !item.iter().any(|token| OF_ORDERS.contains(&token.text()))
+            item.len() <= if item.iter().any(|token| acts(token).is_some()) { 1 } else { MAX_ITEM }
+                && !item.iter().any(|token| OF_ORDERS.contains(&token.text()))
         };
-        let forms = || {
-            items
-                .iter()
-                .flat_map(|item| item.iter())
-                .filter_map(|token| word(token.text()))
-                .filter(Word::acts)
-        };
-        let has_states = items.iter().any(|item| {
-            item.iter()
-                .all(|token| word(token.text()).is_none_or(|word| matches!(word.form, Form::Participle)))
-        });
-        let are_states = has_states
-            && forms()
-                .all(|word| matches!(word.form, Form::Participle | Form::Ing | Form::BaseAndParticiple));
+        let is_state = |word: Word| matches!(word.form, Form::Ing | Form::BaseAndParticiple);
+        let are_states = self.has_states && tokens.iter().filter_map(acts).all(is_state);
         items.len() > 1 && items.iter().all(is_item) && (are_states || self.has_kinds)
     }
 }

@@ -231,6 +231,18 @@ fn category_and_side_effects_agree() {
         ("get_task", "Gets the phase of a task - starting, in progress, stopped", "read"),
         ("list_hooks", "Lists the hooks of a shelf: insert, update, remove.", "read"),
         ("show_grants", "Shows the privileges of a user: read, write and delete", "read"),
+        ("get_parcel", "Gets a parcel. Possible values: packed, sent, moving.", "read"),
+        ("get_parcel", "Gets a parcel and its state (one of: packed, moving, cancelled).", "read"),
+        (
+            "post_office",
+            "Get more out of letters: sending mail, archiving threads, filters.",
+            "send fs.write network.http",
+        ),
+        (
+            "post_office",
+            "Gets the state of letters: sending mail, moving mail.",
+            "send fs.write network.http",
+        ),
         ("shelf", "Works on a shelf: insert, update, remove.", "write fs.delete fs.write"),
         ("shelf", "Provides access to a shelf: insert, update, remove.", "write fs.delete fs.write"),
         ("shelf", "Reads a shelf: then removes it, moves it.", "write fs.delete fs.write"),

@@ -129,6 +129,8 @@ pub(super) fn is_harmless(name: &str, value: &str) -> bool {
     let is_amount = ["seed", "tokens", "jetons"].iter().any(|end| name.ends_with(end));
     is_public(value)
         || is_file && is_path(value)
+        // `--pincode-api https://…`; `clave-api` is a key, and no address.
+        || name.ends_with("api") && value.contains("://")
         || name == "secret" && is_mount(value)
         // The first or the second pass of an encoder.
         || name == "pass" && value.len() == 1 && value.bytes().all(|byte| byte.is_ascii_digit())

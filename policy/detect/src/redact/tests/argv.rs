@@ -225,6 +225,7 @@ fn secrets_of_all_places_are_redacted() {
         "env ARŞİV_PAROLASI=# KAYIT_ŞİFRESİ=# POSTA_SIFRESI=# tide-mcp",
         "tool --posta-parolası # --api-anahtarı # --arşiv-şifresi=# --bejelentkezes-jelszava #",
         "tool --kodeord # --adgangs-kodeord=# --zugangscode # --tor-zugriffscode=#",
+        "env CLAVE_API=# KLUCZ_API=# TOKEN_API=# tide-mcp --cle-api #",
         "tool --clave-primaria-password # --primärschlüssel-passwort # --api-clave #",
         "bash -c 'read -r TIDE_TOKEN <<< \"#\"; tide-mcp'",
         "bash -c 'IFS= read -rs PW <<<#; tide-mcp'",
