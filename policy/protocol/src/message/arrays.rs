@@ -25,6 +25,8 @@ const MAX_TOLD: usize = 32;
 /// How much longer a list may become by entries that may have several names, and how long such an entry may be, in bytes.
 const MAX_GROWTH: usize = 2;
 const MAX_NAMED_BYTES: usize = 16 * 1024;
+/// Most names of a call with longer parameters.
+const MAX_LONG_NAMES: usize = 3;
 /// Lists of a result, and the members that tell of which of them an entry is.
 pub(super) const LISTS: [(&str, &[&str]); 4] = [
     ("tools", &["inputSchema", "outputSchema"]),
@@ -93,12 +95,27 @@ pub(super) fn as_objects(json: &str) -> Option<String> {
     Some(message.finish())
 }
 
-/// What may be the names in `params` that are an array, and its first object: what is called, and with what.
-pub(super) fn positional_params(params: &RawValue) -> Option<(Vec<String>, Option<&RawValue>)> {
+/// What may be the names in `params` that are an array, each with what it is called with: any text, with the first object, or, where
+/// there is none, the name in an object or array in it (Go's `net/rpc/jsonrpc` has one object there).
+pub(super) fn positional_params(params: &RawValue) -> Option<Vec<(String, Option<&RawValue>)>> {
     let items = elements(params.get())?;
-    let mut names: Vec<String> = items.iter().filter_map(|item| name_text(item)).collect();
-    names.truncate(MAX_NAMES);
-    Some((names, items.into_iter().find(|item| item.get().starts_with('{'))))
+    let mut named = in_places(&items);
+    if named.is_empty() {
+        for item in items {
+            let [name, arguments] = members(item.get(), ["name", "arguments"]);
+            named.extend(name.and_then(name_text).map(|name| (name, arguments)));
+            named.extend(elements(item.get()).iter().flat_map(|items| in_places(items)));
+        }
+    }
+    // Each has a copy of what it is called with.
+    named.truncate(if params.get().len() > MAX_NAMED_BYTES { MAX_LONG_NAMES } else { MAX_NAMES });
+    Some(named)
+}
+
+/// The same of one array.
+fn in_places<'a>(items: &[&'a RawValue]) -> Vec<(String, Option<&'a RawValue>)> {
+    let arguments = items.iter().find(|item| item.get().starts_with('{')).copied();
+    items.iter().filter_map(|item| Some((name_text(item)?, arguments))).take(MAX_NAMES).collect()
 }
 
 /// The text of what is to be a name: readers of Java's (Jackson, Gson) and others take a number, `true` or `false` for its text.

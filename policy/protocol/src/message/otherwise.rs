@@ -70,8 +70,8 @@ fn positional_calls(json: &str) -> Vec<String> {
         "resources/read" => "uri",
         _ => return Vec::new(),
     };
-    let Some((names, arguments)) = positional_params(params) else { return Vec::new() };
-    let calls = names.into_iter().map(|name| {
+    let Some(named) = positional_params(params) else { return Vec::new() };
+    let calls = named.into_iter().map(|(name, arguments)| {
         let mut call = String::from("{");
         for (key, value) in [("jsonrpc", version), ("id", id), ("method", method)] {
             if let Some(value) = value {

@@ -149,6 +149,9 @@ fn each_of_repeated_members_counts() {
         (r#""params":[{"x":1},null,"rm"]"#, "block"),
         (r#""params":["a","rm"]"#, "block"),
         (r#""params":["a",{"x":"rm"}]"#, "allow"),
+        (r#""params":[{"name":"rm","arguments":{}}]"#, "block"),
+        (r#""params":[["rm",{}]]"#, "block"),
+        (r#""params":["a",{"name":"rm"}]"#, "allow"),
         (r#""params":[]"#, "allow"),
         // A number, `true` or `false` is its text.
         (r#""params":{"name":42}"#, "block"),
