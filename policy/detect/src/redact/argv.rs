@@ -108,7 +108,7 @@ fn shell_line(line: &str, depth: usize) -> String {
         let is_value =
             at.checked_sub(1).and_then(|at| commands.get(at)).is_some_and(|before| takes_output(before));
         let is_input = writes(&texts) && (is_read || is_value);
-        let takes = is_value || reads_secret(command);
+        let takes = is_value || is_read || reads_secret(command);
         let is_text = document.as_ref().is_some_and(|end| !texts.contains(&end.as_str()));
         document = document
             .filter(|_| is_text)
@@ -159,7 +159,7 @@ pub(super) fn has_no_secret(line: &str) -> bool {
 
 /// `echo SECRET | docker login --password-stdin`: whether a command writes its words.
 fn writes(words: &[&str]) -> bool {
-    matches!(words, ["echo" | "printf", ..])
+    matches!(words, ["echo" | "printf" | "yes", ..])
 }
 
 /// `--token $(echo SECRET)`, `TOKEN=$(printf SECRET)`, and with backquotes: whether what the next command writes is the secret of this one.

@@ -71,7 +71,7 @@ const HARMLESS: &str = "oauth author authors coauthor coauthors authority secret
 const QUALIFIERS: &str = "limit limits count file files path dir directory folder size bits bytes length len ttl expiry expires \
     expiration lifetime timeout window budget type mode url uri endpoint name names format field column algorithm alg provider \
     method methods helper style host port backend manager browser rules env var version required enabled disabled user \
-    username header headers policy policies store storage realm scope scopes audience domain issuer cost rate price bindings binding max min";
+    username header headers policy policies store stores storage source sources realm scope scopes audience domain issuer cost rate price bindings binding max min";
 /// What makes tokens an amount, wherever it stands in the name.
 const AMOUNTS: &str = "max min num total limit count";
 /// Kinds of keys that are no secrets: `--sort-key`.

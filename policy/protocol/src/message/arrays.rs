@@ -160,8 +160,11 @@ fn part(name: &str, member: &RawValue) -> String {
 /// The result that an array is: one of a list, or of an opening. `None` where it is something else.
 fn result(array: &RawValue) -> Option<String> {
     let items = elements(array.get())?;
-    let is_opening =
-        items.iter().any(|item| is_revision(item)) && items.iter().any(|item| is_container(item));
+    // Capabilities, and who serves.
+    let containers = || items.iter().filter(|item| is_container(item));
+    let is_opening = items.iter().any(|item| is_revision(item))
+        && containers().count() > 1
+        && containers().any(|item| is_info(item));
     let mut object = Members::default();
     let mut is_result = is_opening;
     for (place, item) in told(&items).iter().enumerate() {

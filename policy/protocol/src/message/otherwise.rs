@@ -1,5 +1,5 @@
-//! A message as further readers take it: those that take the first of members with one name, those to whom null says nothing, and those
-//! whose strings end at a NUL.
+//! A message as further readers take it: those that take the first of members with one name, those to whom null says nothing, those
+//! whose strings end at a NUL, and those that take parameters by their places.
 
 use memchr::memmem;
 use serde_json::Value;

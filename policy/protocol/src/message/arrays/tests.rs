@@ -62,6 +62,8 @@ fn structures_that_are_arrays_become_objects() {
         (r#"["a","b"]"#, None),
         (r#"[1,2,3,4,5,6,{}]"#, None),
         (r#"{"id":4,"result":[1,2,3]}"#, None),
+        (r#"{"id":4,"result":["2026-01-02",{"tide":3}]}"#, None),
+        (r#"{"id":4,"result":["2026-01-02",[1,2],[3]]}"#, None),
         (r#"{"id":4,"result":[{"name":"a"},["b"]]}"#, None),
         (r#"{"id":4,"result":{"tools":[{"name":"a","inputSchema":{"enum":[["a"]]}}]}}"#, None),
         (r#"{"id":4,"result":{"structuredContent":{"tools":[["a","b"]]}}}"#, None),
