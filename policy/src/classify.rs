@@ -14,6 +14,7 @@
 
 mod advice;
 mod arithmetic;
+mod lists;
 mod name;
 mod outward;
 mod phrases;

@@ -231,6 +231,8 @@ pub struct Facts<'a> {
     /// Whether it is a request that was evaluated before, and is sent again with what its server asked for: it is not counted
     /// as another.
     pub is_retry: bool,
+    /// Whether its server has listed the resource that it is about, word for word.
+    pub lists_resource: bool,
     /// The tool that is called, where the server lists it.
     pub tool: Option<&'a ToolFacts>,
     /// The names of all tools of the session.

@@ -70,6 +70,7 @@ fn allowed_call_allocates_nothing() {
             uid: Some(1000),
             turn: None,
             is_retry: false,
+            lists_resource: false,
             tool: Some(&tool),
             tool_names: &names,
             ahead: None,

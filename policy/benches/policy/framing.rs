@@ -141,7 +141,7 @@ fn by_all_readers(records: &[&[u8]], direction: Direction) -> usize {
             if let Ok(parsed) = protocol::parse(bytes, &mut scratch) {
                 found += parsed.messages.len();
                 for message in &parsed.messages {
-                    let Otherwise { respelled, others } = Otherwise::of(message.raw, direction);
+                    let Otherwise { respelled, others, .. } = Otherwise::of(message.raw, direction);
                     found += usize::from(respelled.is_some()) + others.len();
                 }
             }

@@ -7,6 +7,7 @@
 mod argv;
 mod columns;
 mod commands;
+mod containers;
 mod mask;
 mod names;
 mod options;
@@ -31,6 +32,7 @@ use mcpwarden_terms::Json;
 
 pub(crate) use argv::is_secret_key;
 pub use argv::{redact_argv, redact_word};
+pub use containers::mask_value;
 pub(crate) use names::is_secret_name;
 pub(crate) use prose::redact_prose;
 

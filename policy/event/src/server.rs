@@ -195,10 +195,10 @@ pub struct ServerInitialized {
     /// `supportedVersions` of the answer to `server/discover` (bounded).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub supported_versions: Vec<String>,
-    /// `capabilities` of the answer; null if the answer has none.
+    /// `capabilities` of the answer, with `***` in place of what looks like a secret; null if the answer has none.
     #[serde(default)]
     pub capabilities: Value,
-    /// `capabilities` of the request, or of its `_meta`; null if the request has none.
+    /// `capabilities` of the request, or of its `_meta`, with `***` in place of what looks like a secret; null if the request has none.
     #[serde(default)]
     pub client_capabilities: Value,
     /// `instructions` of the answer: text for the model (bounded).

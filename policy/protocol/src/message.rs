@@ -6,10 +6,12 @@
 //! `jsonrpc` may be missing, bytes that are no UTF-8 become U+FFFD, raw control characters in strings are taken
 //! as if they were escaped.
 
+mod arrays;
 mod course;
 mod id;
 mod keys;
 mod mend;
+mod merge;
 pub mod meta;
 mod method;
 mod object;
@@ -29,6 +31,7 @@ use mcpwarden_terms::Direction;
 
 use crate::wide::Wide;
 
+pub use arrays::name_text;
 pub use course::{Course, ResultKind, Retry, entries, of_every_try};
 pub use id::{Id, IdKey, MAX_ID_BYTES};
 pub use keys::{Respelled, respell};
@@ -248,13 +251,27 @@ pub fn with_bare_escapes(frame: &[u8]) -> Option<String> {
 
 fn parse_text(text: &str) -> Result<Parsed<'_>, ProtocolError> {
     let failed = |source| ProtocolError::Json { bytes: text.len(), source };
-    let batch = text.trim_start().starts_with('[');
+    let mut batch = text.trim_start().starts_with('[');
     let messages = if batch {
         let Batch { items, too_many } = serde_json::from_str(text).map_err(failed)?;
         if too_many {
             return Err(ProtocolError::TooManyMessages);
         }
-        items.into_iter().map(|item| message(serde_json::from_str(item.get()).ok(), item.get())).collect()
+        let whole = arrays::envelope(&items);
+        let each = items.into_iter().map(|item| message(serde_json::from_str(item.get()).ok(), item.get()));
+        let Some(whole) = whole else {
+            return Ok(Parsed {
+                messages: each.collect(),
+                batch,
+                lossy: false,
+                repaired: false,
+                relaxed: false,
+            });
+        };
+        let mut messages: SmallVec<_> = each.filter(|item| !matches!(item.kind, Kind::Invalid)).collect();
+        batch = !messages.is_empty();
+        messages.push(message(Some(whole), text));
+        messages
     } else {
         let envelope = serde_json::from_str(text).map_err(failed)?;
         smallvec![message(Some(envelope), text)]

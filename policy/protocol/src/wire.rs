@@ -108,6 +108,8 @@ pub enum Framing {
     Utf16,
     /// It has comments, strings in single quotes or the like, which JSON does not have.
     Syntax,
+    /// It, or a structure in it, is an array of its fields.
+    Array,
 }
 
 impl Framing {
@@ -122,6 +124,7 @@ impl Framing {
             Self::Blank => "blank",
             Self::Utf16 => "utf16",
             Self::Syntax => "syntax",
+            Self::Array => "array",
         }
     }
 }

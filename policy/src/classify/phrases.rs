@@ -40,6 +40,20 @@ const PHRASES: &[Phrase] = &[
         category: Send,
         side_effect: "network.http",
     },
+    // `call_phone_number` (servers for Twilio, Vapi and Android): who is called is told something.
+    Phrase {
+        verbs: &["call", "phone", "ring"],
+        objects: &["phone", "telephone", "landline", "mobile", "contact"],
+        category: Send,
+        side_effect: "network.http",
+    },
+    // `dial_number` (servers for Twilio and Android); an address is dialled, too, and that is to connect
+    Phrase {
+        verbs: &["dial", "call", "phone", "ring"],
+        objects: &["number", "numbers", "extension", "person", "somebody", "someone", "customer"],
+        category: Send,
+        side_effect: "network.http",
+    },
     // `place_stock_order` (alpacahq/alpaca-mcp-server), `place_order` (zerodha/kite-mcp-server)
     Phrase {
         verbs: &["place", "make"],

@@ -5,9 +5,10 @@
 //! sentence. In doubt an act counts, unless the sentence began with a verb of reading.
 
 use super::advice::{Actor, actors};
+use super::lists::Others;
 use super::tokens::{Token, for_each_sentence};
 use super::words::{Form, Word, word};
-use super::{Acts, phrases};
+use super::{Acts, lists, phrases};
 use crate::terms::ToolCategory;
 
 const DETERMINERS: &[&str] = &[
@@ -164,7 +165,13 @@ const AGAINST: &[&str] = &["but", "however", "instead", "although", "yet"];
 pub(super) fn acts(description: &str) -> (Acts, Acts) {
     let (mut acts, mut wishes) = (Acts::default(), Acts::default());
     let mut is_first = true;
-    for_each_sentence(description, |tokens| {
+    // Whether what was said before reads, and of what.
+    let mut front = None;
+    for_each_sentence(description, |tokens, is_behind| {
+        let front = std::mem::replace(&mut front, lists::Front::of(tokens)).filter(|_| is_behind);
+        if front.is_some_and(|front| front.is_told_by(tokens)) {
+            return;
+        }
         let actors = actors(tokens);
         // "Use this before you send a letter. Finds an address.", "Use this to find an address."
         if is_first && let Some(begin) = actors.iter().position(|actor| *actor == Actor::Tool) {
@@ -211,6 +218,8 @@ struct Before {
     is_hypothetical: bool,
     /// Whether what follows says by what is read, or of what: "by name, update or label".
     is_listing: bool,
+    /// Whether what follows is what others do: "who may read, write or share it".
+    others: Others,
 }
 
 fn read_sentence(tokens: &[Token], actors: &[Actor], acts: &mut Acts, wishes: &mut Acts) {
@@ -226,6 +235,7 @@ fn read_sentence(tokens: &[Token], actors: &[Actor], acts: &mut Acts, wishes: &m
         is_question: false,
         is_hypothetical: false,
         is_listing: false,
+        others: Others::None,
     };
     for ((at, token), actor) in tokens.iter().enumerate().zip(actors) {
         let Token::Word { text: this, .. } = token else {
@@ -235,12 +245,15 @@ fn read_sentence(tokens: &[Token], actors: &[Actor], acts: &mut Acts, wishes: &m
             continue;
         };
         before.pass(this, text(at + 1));
+        let word = meaning(tokens, at);
+        let in_front = if at > 0 { text(at - 1) } else { "" };
+        let is_of_others = before.reads && before.others.takes((this, in_front, text(at + 1)), word);
         let is_own = *actor == Actor::Tool;
         if this == "to" && is_own && before.negation == Negation::None && !before.is_subordinate {
             let to = if DETERMINERS.contains(&text(at + 1)) { at + 2 } else { at + 1 };
             acts.merge(sent_to(text(to)));
         }
-        let Some(word) = meaning(tokens, at) else { continue };
+        let Some(word) = word.filter(|_| !is_of_others) else { continue };
         let near =
             [if at > 1 { text(at - 2) } else { "" }, if at > 0 { text(at - 1) } else { "" }, text(at + 1)];
         let is_way = near[..2].iter().any(|word| WAYS.contains(word));

@@ -27,14 +27,17 @@ impl Token {
     }
 }
 
-/// Every sentence, as its words in lower case. Names such as `delete_page` are one word.
-pub(super) fn for_each_sentence(text: &str, mut each: impl FnMut(&[Token])) {
+/// Every sentence, as its words in lower case, and whether it stands behind the colon or dash of the one in front. Names such as
+/// `delete_page` are one word.
+pub(super) fn for_each_sentence(text: &str, mut each: impl FnMut(&[Token], bool)) {
     let mut tokens: Vec<Token> = Vec::new();
     let mut chars = text.char_indices().peekable();
-    let mut end = |tokens: &mut Vec<Token>| {
+    let mut is_behind = false;
+    let mut end = |tokens: &mut Vec<Token>, by: char| {
         if !tokens.is_empty() {
-            each(tokens);
+            each(tokens, is_behind);
             tokens.clear();
+            is_behind = matches!(by, ':' | '-' | '\u{2013}' | '\u{2014}');
         }
     };
     while let Some(&(from, c)) = chars.peek() {
@@ -47,7 +50,7 @@ pub(super) fn for_each_sentence(text: &str, mut each: impl FnMut(&[Token])) {
             let is_joined = hyphen(text[..from].chars().next_back()) || hyphen(text[to..].chars().next());
             push(&mut tokens, &text[from..to], is_joined);
             if tokens.len() >= MAX_SENTENCE {
-                end(&mut tokens);
+                end(&mut tokens, ' ');
             }
             continue;
         }
@@ -55,16 +58,16 @@ pub(super) fn for_each_sentence(text: &str, mut each: impl FnMut(&[Token])) {
         let next = chars.peek().map(|(_, c)| *c);
         let is_spaced = next.is_none_or(char::is_whitespace);
         match c {
-            ';' | '!' | '?' | '\u{2022}' | '\u{2013}' | '\u{2014}' => end(&mut tokens),
-            '.' | ':' if is_spaced => end(&mut tokens),
-            '-' | '*' if is_spaced => end(&mut tokens),
+            ';' | '!' | '?' | '\u{2022}' | '\u{2013}' | '\u{2014}' => end(&mut tokens, c),
+            '.' | ':' if is_spaced => end(&mut tokens, c),
+            '-' | '*' if is_spaced => end(&mut tokens, c),
             // A line that is broken goes on; an empty one ends what stood in front.
-            '\n' if next.is_none_or(|c| matches!(c, '\n' | '\r')) => end(&mut tokens),
+            '\n' if next.is_none_or(|c| matches!(c, '\n' | '\r')) => end(&mut tokens, c),
             ',' | '(' | ')' | '/' | '&' | '|' | '+' => tokens.push(Token::Comma),
             _ => {}
         }
     }
-    end(&mut tokens);
+    end(&mut tokens, ' ');
 }
 
 fn is_in_word(c: char) -> bool {

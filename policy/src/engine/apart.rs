@@ -81,7 +81,7 @@ impl LongMessage {
         let parsed = protocol::parse(frame, &mut scratch);
         let is_json = parsed.is_ok();
         for message in parsed.iter().flat_map(|parsed| &parsed.messages) {
-            let Otherwise { respelled, others } = Otherwise::of(message.raw, self.direction);
+            let Otherwise { respelled, others, .. } = Otherwise::of(message.raw, self.direction);
             let result = respelled.as_ref().and_then(protocol::Respelled::result);
             self.message(message, result, ahead);
             for json in respelled.iter().map(|respelled| &respelled.json).chain(&others) {

@@ -17,7 +17,7 @@ use crate::detect::{Ahead, Inspection, Reader};
 use crate::event::{Detection, EventBody, ProtocolViolation, Trace};
 use crate::guard::Recorded;
 use crate::mutes::MuteSubject;
-use crate::protocol::{Id, Message, members_once, string};
+use crate::protocol::{Id, Message, members_once, name_text};
 use crate::terms::{ConnectionId, Timestamp};
 
 /// The parts that all others use.
@@ -163,7 +163,7 @@ impl Context<'_> {
         let json = params.map_or("null", RawValue::get);
         let ([name, arguments, ..], repeated) =
             members_once(json, ["name", "arguments", "inputResponses", "requestState"]);
-        let name = string(name);
+        let name = name.and_then(name_text).unwrap_or_default();
         let connection = self.connections.get(connection);
         let known = connection.and_then(|connection| connection.tool(&name));
         let tool_name = known.map_or_else(|| bounded_name(&name).into(), |known| Arc::clone(&known.name));

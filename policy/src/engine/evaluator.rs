@@ -76,6 +76,8 @@ pub(super) struct Topic<'a> {
     tool: Option<&'a str>,
     seen: Option<Seen<'a>>,
     is_retry: bool,
+    /// Whether it is about a resource that its server has listed.
+    lists_resource: bool,
     /// Whether somebody approved this call of a tool that is held.
     is_approved: bool,
 }
@@ -258,7 +260,7 @@ impl Evaluator {
         &mut self,
         cx: &mut Context<'_>,
         scope: &Scope,
-        Topic { tool, seen, is_retry, is_approved }: Topic<'_>,
+        Topic { tool, seen, is_retry, lists_resource, is_approved }: Topic<'_>,
         ask: impl FnOnce(&mut Executor, &Facts<'_>) -> T,
     ) -> Option<T> {
         let (turn, id) = seen.map_or((None, None), |seen| (seen.turn, seen.began.or(seen.id)));
@@ -309,6 +311,7 @@ impl Evaluator {
             uid,
             turn,
             is_retry,
+            lists_resource,
             tool: approved.as_ref().or(known),
             tool_names: names.map_or(&judge.no_names, |names| names),
             ahead: cx.ahead.as_deref(),

@@ -22,7 +22,7 @@ use super::remote;
 use super::rounds::Attempt;
 use super::seen::{Earlier, Reading, Seen};
 use super::timers::Due;
-use crate::protocol::{self, Id, IdKey, Kind, Message, Method};
+use crate::protocol::{self, Id, IdKey, Kind, Message, Method, Respelled};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 use relays::Relays;
 
@@ -167,7 +167,7 @@ impl Exchange {
         let mut scratch = String::new();
         if let Ok(parsed) = protocol::parse(raw.as_bytes(), &mut scratch) {
             for message in &parsed.messages {
-                let respelled = protocol::respell(message.raw);
+                let respelled = Respelled::of_message(message.raw);
                 let respelled = respelled.as_ref().and_then(|respelled| respelled.result());
                 // Many clients take no answer to what they have not asked yet.
                 let seen =

@@ -10,7 +10,7 @@ use super::recorder::{MAX_NAME_BYTES, clip};
 use crate::event::{Era, Violation};
 use crate::http::{Header, Mirrored};
 use crate::protocol::meta::RequestMeta;
-use crate::protocol::{Method, all_members, decode_str, members, string};
+use crate::protocol::{Method, all_members, decode_str, members, name_text, string};
 
 /// Most parameters of one tool that are repeated in heads.
 const MAX_REPEATED: usize = 32;
@@ -96,7 +96,7 @@ impl Posted<'_> {
         breaches.extend(self.compare(&method, self.head.method.as_ref(), Some(self.method.as_str())));
         if let Some((member, is_shown)) = named_by(self.method) {
             let [name] = members(self.params.map_or("", RawValue::get), [member]);
-            let name = name.and_then(|name| decode_str(name.get()));
+            let name = name.and_then(name_text);
             let field = Field { name: "Mcp-Name", is_shown, is_due: is_stateless && name.is_some() };
             breaches.extend(self.compare(&field, self.head.name.as_ref(), name.as_deref()));
         }

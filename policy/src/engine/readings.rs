@@ -169,13 +169,19 @@ impl Engine {
 
     /// Takes a message as each of its readers does.
     fn message(&mut self, seen: Seen<'_>, message: &Message<'_>, out: &mut Vec<Output>) {
-        let Otherwise { respelled, others } = Otherwise::of(message.raw, seen.direction);
+        let Otherwise { respelled, others, is_positional } = Otherwise::of(message.raw, seen.direction);
         let is_irregular = seen.reading.is_irregular || !others.is_empty();
         let seen = Seen { reading: Reading { is_irregular, ..seen.reading }, ..seen };
         if let Kind::Invalid = message.kind {
             self.repeated_in_none(seen, message, out);
         }
-        self.spelled(seen, message, respelled, out);
+        if is_positional || respelled.as_ref().is_some_and(|respelled| respelled.has_arrays) {
+            let place = (seen.connection, seen.direction, seen.time);
+            self.irregular(place, Structure::AmbiguousFraming, Framing::Array.as_str(), "", out);
+        }
+        if !is_positional {
+            self.spelled(seen, message, respelled, out);
+        }
         for json in &others {
             let mut scratch = String::new();
             let Some(other) = first_message(json, seen.direction, &mut scratch) else { continue };
@@ -213,9 +219,13 @@ impl Engine {
         if other.as_ref().is_some_and(|other| is_entered(seen.direction, &message.kind, &other.kind)) {
             return self.one_reading(seen, message, out);
         }
-        self.irregular(place, Structure::AmbiguousKey, &respelled.key, "", out);
+        if let Some(key) = &respelled.key {
+            self.irregular(place, Structure::AmbiguousKey, key, "", out);
+        }
         let Some(other) = other else { return self.one_reading(seen, message, out) };
         match (&message.kind, &other.kind) {
+            // Nobody takes it as it is.
+            _ if respelled.has_arrays && is_array(message) => self.one_reading(seen, &other, out),
             (Kind::Invalid, _) => self.one_reading(seen, &other, out),
             (Kind::Response { id, .. }, Kind::Response { id: same, result }) if id.key() == same.key() => {
                 let reading = Reading { respelled: Some(result), ..seen.reading };
@@ -253,6 +263,12 @@ fn first_message<'a>(json: &'a str, direction: Direction, scratch: &'a mut Strin
     let mut message = protocol::parse(json.as_bytes(), scratch).ok()?.messages.into_iter().next()?;
     message.misdirected(direction);
     Some(message)
+}
+
+/// Whether a message is an array, or its result is.
+fn is_array(message: &Message<'_>) -> bool {
+    let is_array = |json: &str| json.trim_start().starts_with('[');
+    is_array(message.raw) || matches!(&message.kind, Kind::Response { result, .. } if is_array(result.get()))
 }
 
 /// Whether a message is a user's answer to an elicitation, and is one to whoever does not regard the case of keys.

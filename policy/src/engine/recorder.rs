@@ -14,7 +14,7 @@ use crate::event::{
 use crate::guard::{Recorded, ToolCategory};
 use crate::protocol::meta::{self, RequestMeta};
 use crate::protocol::{Id, Kind, MAX_ID_BYTES, Message, Method, decode_str, error_name, members, value};
-use crate::redact::Redactor;
+use crate::redact::{Redactor, mask_value};
 use crate::registry::ItemKind;
 use crate::terms::{Direction, ServerId};
 
@@ -295,8 +295,13 @@ pub(super) fn initialized(era: Era, client: &Client, result: &RawValue) -> Serve
         protocol_version: in_use,
         requested_protocol_version: client.protocol_version.clone(),
         supported_versions,
-        capabilities: bounded(capabilities).and_then(value).unwrap_or_default(),
-        client_capabilities: client.capabilities.as_deref().and_then(value).unwrap_or_default(),
+        capabilities: bounded(capabilities).and_then(value).map(mask_value).unwrap_or_default(),
+        client_capabilities: client
+            .capabilities
+            .as_deref()
+            .and_then(value)
+            .map(mask_value)
+            .unwrap_or_default(),
         instructions: text(instructions, MAX_TEXT_BYTES),
     }
 }

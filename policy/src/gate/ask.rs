@@ -265,6 +265,7 @@ impl Asker {
             uid: None,
             turn: None,
             is_retry: false,
+            lists_resource: false,
             tool,
             tool_names: &self.no_names,
             ahead: None,

@@ -99,6 +99,7 @@ impl World {
             uid: self.uid,
             turn: self.turn.as_deref(),
             is_retry: self.is_retry,
+            lists_resource: false,
             tool: self.tool.as_ref(),
             tool_names: &self.names,
             ahead: None,

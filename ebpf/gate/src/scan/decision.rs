@@ -103,13 +103,15 @@ impl Scan {
         }
     }
 
-    /// A call that names nothing, or not by a string, names the empty string.
+    /// A call that names nothing names the empty string; one that names something by other than a string (a number, parameters by
+    /// their places) names what some readers can tell, and this one cannot: as a name that is too long.
     #[inline(always)]
     pub(super) fn end_message(&mut self, table: &View<'_>, subject: &Subject, marks: &Marks) -> Decision {
         let (mut outcome, mut is_call) = (0, false);
         if self.flags & NAMED == 0 {
             if self.methods & 1 << METHOD_TOOL != 0 {
-                outcome = table.end(subject.name, CLASS_AS_TOOL);
+                let [_, long_tool, ..] = subject.long;
+                outcome = table.end(subject.name, CLASS_AS_TOOL).max(long_tool);
                 is_call = true;
                 self.hash = HASH_START;
             }

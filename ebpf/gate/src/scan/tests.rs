@@ -89,11 +89,23 @@ fn call_is_identified_by_method_and_name_only() {
         (r#"{"method":"ping","params":{"name":"delete_x"}}"#, NO, ""),
         (r#"{"method":"x","params":{"method":"tools/call","name":"delete_x"}}"#, NO, ""),
         (r#"{"id":1,"result":{"method":"tools/call","params":{"name":"delete_x"}}}"#, NO, ""),
-        (r#"{"method":"tools/call","params":[{"name":"delete_x"}]}"#, &[6], ""),
+        (
+            r#"{"method":"tools/call","params":[{"name":"delete_x"}]}"#,
+            &[LONG],
+            r#"{"method":"tools/cal@","params":[{"name":"delete_x"}]}"#,
+        ),
         (r#"[[{"method":"tools/call","params":{"name":"delete_x"}}]]"#, NO, ""),
-        (r#"{"method":"tools/call","params":{"name":{"name":"delete_x"}}}"#, &[6], ""),
-        (r#"{"method":"tools/call","params":{"name":7}}"#, &[6], ""),
-        (r#"{"method":"tools/call"}"#, &[6], ""),
+        (
+            r#"{"method":"tools/call","params":{"name":{"name":"delete_x"}}}"#,
+            &[LONG],
+            r#"{"method":"tools/cal@","params":{"name":{"name":"delete_x"}}}"#,
+        ),
+        (
+            r#"{"method":"tools/call","params":{"name":7}}"#,
+            &[LONG],
+            r#"{"method":"tools/cal@","params":{"name":7}}"#,
+        ),
+        (r#"{"method":"tools/call"}"#, &[LONG], r#"{"method":"tools/cal@"}"#),
         (r#"{"method":["tools/call"],"params":{"name":"delete_x"}}"#, NO, ""),
         // A name as that of something else.
         (r#"{"method":"prompts/get","params":{"name":"delete_x"}}"#, NO, ""),
@@ -107,7 +119,11 @@ fn call_is_identified_by_method_and_name_only() {
             &[DENIED],
             r#"{"params":{"uri":"file:\/\/\/etc\/shado@"},"method":"resources\/read"}"#,
         ),
-        (r#"{"params":{"uri":"file:///etc/shadow"},"method":"tools/call"}"#, &[6], ""),
+        (
+            r#"{"params":{"uri":"file:///etc/shadow"},"method":"tools/call"}"#,
+            &[LONG],
+            r#"{"params":{"uri":"file:///etc/shadow"},"method":"tools/cal@"}"#,
+        ),
         (r#"{"params":{"name":"odd"},"method":"tools/call"}"#, &[UNDECIDED], ""),
     ] {
         let changed = if changed.is_empty() { text } else { changed };
@@ -242,8 +258,16 @@ fn each_of_several_messages_is_judged() {
         (format!("\" text \"\n{bad}\n"), &[DENIED], format!("\" text \"\n{neutralized}\n")),
         (format!("}}]\n{bad}\n"), &[DENIED], format!("}}]\n{neutralized}\n")),
         // A name of the one is none of the other.
-        (r#"{"params":{"name":"delete_x"}}{"method":"tools/call"}"#.to_string(), &[6], String::new()),
-        (r#"[{"params":{"name":"delete_x"}},{"method":"tools/call"}]"#.to_string(), &[6], String::new()),
+        (
+            r#"{"params":{"name":"delete_x"}}{"method":"tools/call"}"#.to_string(),
+            &[LONG],
+            r#"{"params":{"name":"delete_x"}}{"method":"tools/cal@"}"#.to_string(),
+        ),
+        (
+            r#"[{"params":{"name":"delete_x"}},{"method":"tools/call"}]"#.to_string(),
+            &[LONG],
+            r#"[{"params":{"name":"delete_x"}},{"method":"tools/cal@"}]"#.to_string(),
+        ),
         // Lines that end within something: whoever reads lines begins anew.
         (format!("{{\"a\n{bad}\n"), &[BROKEN, DENIED], format!("{{\"a\n{neutralized}\n")),
         (format!("{{[{{\n{bad}\n"), &[BROKEN, DENIED], format!("{{[{{\n{neutralized}\n")),

@@ -62,9 +62,11 @@ impl Joined {
     }
 }
 
-/// Lists whose texts a model reads one behind the other: of a call's result, a resource, a prompt (MCP 2025-11-25: tools,
+/// Members whose texts a model reads one behind the other: of a call's result, a resource, a prompt (MCP 2025-11-25: tools,
 /// resources, prompts).
-const LISTS: [&str; 3] = ["content", "contents", "messages"];
+const LISTS: [&str; 4] = ["content", "contents", "messages", STRUCTURED];
+/// What has lists of its own, of any name: a text of several lines.
+const STRUCTURED: &str = "structuredContent";
 /// How much of each end of a text is joined to its neighbour, in bytes: what begins in one and ends in the next is no longer.
 const EDGE_BYTES: usize = 1 << 10;
 
@@ -86,7 +88,9 @@ impl<'a> Items<'a> {
     /// Adds the text at `path`, if it is that of an item.
     pub(crate) fn push(&mut self, path: &Path<'a>, text: Cow<'a, str>) {
         let is_text = path.keys().next().is_some_and(|key| key == "text")
-            || path.in_array() && path.keys().next().is_some_and(|key| LISTS.contains(&key));
+            || path.in_array()
+                && (path.keys().next().is_some_and(|key| LISTS.contains(&key))
+                    || path.keys().any(|key| key == STRUCTURED));
         if !is_text || !path.keys().any(|key| LISTS.contains(&key)) {
             return;
         }

@@ -100,18 +100,27 @@ fn shell_line(line: &str, depth: usize) -> String {
     let mut out = String::with_capacity(line.len());
     let mut copied = 0;
     let (commands, end) = shell::commands(line);
+    // What ends the text of a here-document that is a secret.
+    let mut document: Option<String> = None;
     for (at, command) in commands.iter().enumerate() {
         let texts: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
         let is_read = commands.get(at + 1).is_some_and(|next| reads_secret(next));
         let is_value =
             at.checked_sub(1).and_then(|at| commands.get(at)).is_some_and(|before| takes_output(before));
         let is_input = writes(&texts) && (is_read || is_value);
+        let takes = is_value || is_read || reads_secret(command);
+        let is_text = document.as_ref().is_some_and(|end| !texts.contains(&end.as_str()));
+        document = document
+            .filter(|_| is_text)
+            .or_else(|| texts.iter().find_map(|word| document_end(word)).filter(|_| takes));
         let mut before = "";
         for (index, (word, verdict)) in command.iter().zip(judge(&texts)).enumerate() {
-            let is_input = is_input && index > 0 && !is_plain_flag(&word.text)
-                || before == "<<<" && reads_secret(command);
+            let is_input =
+                is_text || is_input && index > 0 && !is_plain_flag(&word.text) || before == "<<<" && takes;
+            let glued = word.text.strip_prefix("<<<").is_some_and(|text| !text.is_empty()) && takes;
             let instead = match verdict {
                 _ if is_input => Some(MASK.to_owned()),
+                _ if glued => Some(format!("<<<{MASK}")),
                 Verdict::Masked(masked) => Some(masked),
                 _ if depth < MAX_LINES && is_shell_line(before, &word.text, false) => {
                     let inner = Masking::new(&shell_line(&word.text, depth + 1), true).run();
@@ -131,9 +140,26 @@ fn shell_line(line: &str, depth: usize) -> String {
     out
 }
 
+/// `<<EOF`: what ends the text that stands on the next lines.
+fn document_end(word: &str) -> Option<String> {
+    let end = word.strip_prefix("<<").filter(|end| !end.starts_with('<'))?;
+    let end = end.strip_prefix('-').unwrap_or(end);
+    (!end.is_empty()).then(|| end.to_owned())
+}
+
+/// Whether a shell's line is one without a secret, nor one that writes words of its own: what it prints is elsewhere.
+pub(super) fn has_no_secret(line: &str) -> bool {
+    let (commands, end) = shell::commands(line);
+    let says = |command: &Vec<shell::Word>| {
+        let texts: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
+        writes(&texts) || texts.iter().any(|text| text.starts_with("<<"))
+    };
+    end == line.len() && !commands.iter().any(says) && shell_line(line, MAX_LINES) == line
+}
+
 /// `echo SECRET | docker login --password-stdin`: whether a command writes its words.
 fn writes(words: &[&str]) -> bool {
-    matches!(words, ["echo" | "printf", ..])
+    matches!(words, ["echo" | "printf" | "yes", ..])
 }
 
 /// `--token $(echo SECRET)`, `TOKEN=$(printf SECRET)`, and with backquotes: whether what the next command writes is the secret of this one.
@@ -142,6 +168,8 @@ fn takes_output(command: &[shell::Word]) -> bool {
     let last = words.next().unwrap_or_default();
     match last.strip_suffix('$').unwrap_or(last) {
         "" => words.next().is_some_and(announces),
+        // `read TOKEN < <(echo SECRET)`
+        "<" => reads_named(command),
         word => match word.strip_suffix('=') {
             Some(name) => is_secret_name(name, false),
             None => announces(word),
@@ -149,19 +177,36 @@ fn takes_output(command: &[shell::Word]) -> bool {
     }
 }
 
-/// Whether a command reads a secret from its input: sudo(8) -S, docker login(1), gpg(1), chpasswd(8), gh auth login.
+/// Whether a command reads a secret from its input: sudo(8) -S, docker login(1), gpg(1), chpasswd(8), gh auth login; su(1), kinit(1),
+/// kpasswd(1), cryptsetup(8), smbpasswd(8), secret-tool(1), pass(1); or into a variable of such a name.
 fn reads_secret(command: &[shell::Word]) -> bool {
-    const READERS: [&str; 8] = [
+    const OPTIONS: [&str; 10] = [
         "-S",
         "--password-stdin",
         "--passphrase-fd",
         "--with-token",
         "--stdin",
+        "--passwd-on-stdin",
+        "stdin",
         "chpasswd",
         "passwd",
         "--key-file=-",
     ];
-    command.iter().any(|word| READERS.contains(&word.text.as_str()))
+    const PROGRAMS: [&str; 7] = ["su", "kinit", "kpasswd", "cryptsetup", "smbpasswd", "secret-tool", "pass"];
+    let mut words = command.iter().map(|word| word.text.as_str());
+    let is_front = |word: &&str| ["sudo", "exec", "env", "command"].contains(word) || word.contains('=');
+    words.clone().any(|word| OPTIONS.contains(&word))
+        || words
+            .find(|word| !is_front(word))
+            .is_some_and(|program| PROGRAMS.contains(&program.rsplit('/').next().unwrap_or(program)))
+        || reads_named(command)
+}
+
+/// `read -r TOKEN`: whether a command reads its input into a variable with the name of a secret.
+fn reads_named(command: &[shell::Word]) -> bool {
+    let mut words = command.iter().map(|word| word.text.as_str()).skip_while(|word| word.contains('='));
+    matches!(words.next(), Some("read" | "mapfile" | "readarray"))
+        && words.take_while(|word| !word.starts_with('<')).any(|word| is_secret_name(word, false))
 }
 
 fn cut(mut arg: String) -> String {

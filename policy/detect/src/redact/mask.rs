@@ -1,6 +1,7 @@
 //! One argument without what its names and forms say is a secret.
 
 use super::MASK;
+use super::argv::has_no_secret;
 use super::names::{is_secret_name, is_secret_parameter};
 use super::settings::{end_of_braces, next_line, next_setting, sign};
 use super::tokens::{is_known_secret, is_random};
@@ -14,13 +15,13 @@ pub(super) struct Masking<'a> {
     /// What is left of it.
     pub(super) rest: &'a str,
     /// Whether blanks end a value. Elsewhere the argument is one value, blanks and all.
-    shell: bool,
+    pub(super) shell: bool,
     /// Whether it is prose, in which `basic` is a word like others.
-    prose: bool,
+    pub(super) prose: bool,
     /// Whether words are masked that look random.
     random: bool,
     /// The quotation that `rest` is in.
-    quote: Option<char>,
+    pub(super) quote: Option<char>,
     /// What stands before `rest`.
     before: Option<char>,
     pub(super) out: String,
@@ -317,8 +318,12 @@ impl<'a> Masking<'a> {
         }
         // `"op://Shared Vault/a/b"`, `${{ secrets.NAME }}`
         let whole = self.end_of_whole(opening);
-        if !self.prose && value.get(..whole).is_some_and(is_public) {
+        let is_said = |value: &str| is_public(value) || self.is_printed_elsewhere(value);
+        if !self.prose && value.get(..whole).is_some_and(is_said) {
             return self.keep(opening + whole);
+        }
+        if opening == 0 && self.begins_container() {
+            return self.container(name);
         }
         let is_whole = whole == end || self.shell && self.quote.is_none() && self.before == Some('=');
         if !self.prose && is_whole && is_way(name, first) {
@@ -346,8 +351,16 @@ impl<'a> Masking<'a> {
         }
     }
 
+    /// `"$(pass show db/prod)"`: whether a value is what a command prints that names no secret itself.
+    fn is_printed_elsewhere(&self, value: &str) -> bool {
+        let command = value.strip_prefix("$(").filter(|rest| !rest.starts_with('('));
+        self.shell
+            && self.quote != Some('\'')
+            && command.and_then(|rest| rest.strip_suffix(')')).is_some_and(has_no_secret)
+    }
+
     /// Whether the value behind a name of a secret is none; a shell puts another in place of `$NAME`.
-    fn is_harmless(&self, name: &str, value: &str) -> bool {
+    pub(super) fn is_harmless(&self, name: &str, value: &str) -> bool {
         let is_variable = |name: &str| {
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
         };
@@ -400,8 +413,6 @@ impl<'a> Masking<'a> {
                 let ends = self.rest.get(braced..).unwrap_or_default().find([';', '"', '\'']);
                 ends.map_or(self.rest.len(), |end| braced + end)
             }
-            // A list or an object of secrets.
-            _ if !self.shell && self.rest.starts_with(['[', '{']) => self.rest.len(),
             (_, quote) => {
                 let end = quote
                     .map_or(self.rest.len(), |quote| find_mark(self.rest, quote.encode_utf8(&mut [0; 4])));
@@ -447,7 +458,7 @@ pub(super) fn member_value(behind: &str) -> Option<usize> {
 }
 
 /// Where a text has this quotation mark, or its end. A mark with another backslash before it is part of the text.
-fn find_mark(text: &str, mark: &str) -> usize {
+pub(super) fn find_mark(text: &str, mark: &str) -> usize {
     let is_end = |at: &usize| !text.get(..*at).is_some_and(|before| before.ends_with('\\'));
     text.match_indices(mark).map(|(at, _)| at).find(is_end).unwrap_or(text.len())
 }

@@ -54,6 +54,13 @@ impl Names {
     }
 }
 
+/// Phrases that are no names of secrets, each as its words: `public.tsv`.
+pub(super) static PUBLIC: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
+    let rows = include_str!("public.tsv").lines().filter(|line| !line.starts_with('#'));
+    let phrases = rows.filter_map(|line| line.split('\t').next()).flat_map(|phrases| phrases.split(','));
+    phrases.map(|phrase| phrase.split(' ').map(folded).collect()).collect()
+});
+
 /// Names, or last words of them, that hold no secret although a word of the list is in them: keywords in other
 /// languages, public keys, words that end as secrets do.
 const HARMLESS: &str = "oauth author authors coauthor coauthors authority secretary monkey donkey turkey whiskey hockey jockey \
@@ -64,7 +71,7 @@ const HARMLESS: &str = "oauth author authors coauthor coauthors authority secret
 const QUALIFIERS: &str = "limit limits count file files path dir directory folder size bits bytes length len ttl expiry expires \
     expiration lifetime timeout window budget type mode url uri endpoint name names format field column algorithm alg provider \
     method methods helper style host port backend manager browser rules env var version required enabled disabled user \
-    username realm scope scopes audience domain issuer cost rate price bindings binding max min";
+    username header headers policy policies store stores storage source sources realm scope scopes audience domain issuer cost rate price bindings binding max min";
 /// What makes tokens an amount, wherever it stands in the name.
 const AMOUNTS: &str = "max min num total limit count";
 /// Kinds of keys that are no secrets: `--sort-key`.
@@ -82,6 +89,11 @@ pub(super) fn is_secret_parameter(name: &str) -> bool {
     judge(name, false, true)
 }
 
+/// Whether a name says of something what kind or where it is: `type`, `tokenUrl`, `minLength`.
+pub(super) fn is_qualified(name: &str) -> bool {
+    words(name).last().is_some_and(|last| QUALIFIERS.split_whitespace().any(|one| one == last))
+}
+
 /// Whether several words together end with the name of a secret that is none of one word: `mot de passe`.
 pub(super) fn is_secret_phrase(phrase: &str) -> bool {
     let words = words(phrase);
@@ -94,7 +106,7 @@ fn judge(name: &str, prose: bool, parameter: bool) -> bool {
     if name.len() > MAX_NAME_BYTES {
         return false;
     }
-    let words = words(name);
+    let words = without_public(words(name));
     let joined = words.concat();
     let Some(last) = words.last() else { return false };
     let holds = |row: &Names| {
@@ -111,8 +123,10 @@ fn judge(name: &str, prose: bool, parameter: bool) -> bool {
     }
     let is = |list: &str, word: &str| list.split_whitespace().any(|one| one == word);
     let is_public_key = last == "key" && words.iter().nth_back(1).is_some_and(|kind| is(PUBLIC_KEYS, kind));
-    let is_amount =
-        ["tokens", "jetons"].contains(&last.as_str()) && words.iter().any(|word| is(AMOUNTS, word));
+    let is_tokens = |word: &String| ["tokens", "jetons"].contains(&word.as_str());
+    let is_amount = is_tokens(last) && words.iter().any(|word| is(AMOUNTS, word))
+        // `--tokens-per-minute`
+        || words.windows(2).any(|pair| matches!(pair, [tokens, per] if is_tokens(tokens) && per == "per"));
     // `--authfile`, `MAXTOKENS`.
     let is_joined = ["limit", "count", "file", "path", "dir", "authtype", "authmode"]
         .iter()
@@ -124,6 +138,25 @@ fn judge(name: &str, prose: bool, parameter: bool) -> bool {
         || is(HARMLESS, &joined)
         || is(HARMLESS, last)
         || is(QUALIFIERS, last))
+}
+
+/// Words without the phrases among them that are no names of secrets.
+fn without_public(mut words: Vec<String>) -> Vec<String> {
+    // Most names are of words that no phrase has.
+    if words.iter().all(|word| word.is_ascii()) && words.len() < 2 && words.iter().all(|word| word.len() < 8)
+    {
+        return words;
+    }
+    for phrase in PUBLIC.iter() {
+        let is_it = |window: &[String]| match phrase.as_slice() {
+            [one] => window.iter().all(|word| word.ends_with(one.as_str())),
+            _ => window == phrase.as_slice(),
+        };
+        while let Some(at) = words.windows(phrase.len()).position(is_it) {
+            words.drain(at..at + phrase.len());
+        }
+    }
+    words
 }
 
 /// The words of a name, in the form of [`folded`]: `--dbPassword2` is `db`, `password`.

@@ -259,6 +259,7 @@ impl Rule {
                 let (user, secret) = value.split_once(separator)?;
                 // An address, or a user and a group.
                 let is_other = secret.is_empty()
+                    || is_public(secret)
                     || secret.starts_with("//")
                     || secret.contains("://")
                     || self.programs == ANY && is_number(user) && is_number(secret)

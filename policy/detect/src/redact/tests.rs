@@ -218,8 +218,21 @@ fn secrets_in_command_lines_are_redacted() {
         (&["s", r#"{"h":{"Authorization":"Bearer abc"}}"#], &["s", r#"{"h":{"Authorization":"***"}}"#]),
         (&["s", r#"{"s":"{\"token\":\"abc\",\"x\":1}"}"#], &["s", r#"{"s":"{\"token\":\"***\",\"x\":1}"}"#]),
         (&["s", r#"{"args":["--token","abc"]}"#], &["s", r#"{"args":["--token","***"]}"#]),
-        (&["s", r#"{"tokens":["abc","def"]}"#], &["s", r#"{"tokens":***"#]),
-        (&["s", r#"{"s":"{\"tokens\":[\"abc\",\"def\"]}","x":1}"#], &["s", r#"{"s":"{\"tokens\":***"#]),
+        (&["s", r#"{"tokens":["abc","def"]}"#], &["s", r#"{"tokens":["***","***"]}"#]),
+        (
+            &["s", r#"{"s":"{\"tokens\":[\"abc\",\"def\"]}","x":1}"#],
+            &["s", r#"{"s":"{\"tokens\":[\"***\",\"***\"]}","x":1}"#],
+        ),
+        (
+            &["s", r#"{"secret":{"a":"abc","b":[12, {"c" : "d e"}],"type":"x"},"user":"ada"}"#],
+            &["s", r#"{"secret":{"a":"***","b":[***, {"c" : "***"}],"type":"x"},"user":"ada"}"#],
+        ),
+        (&["s", "tokens: {a: bc, d: 'e f'}, g: h"], &["s", "tokens: {a: ***, d: '***'}, g: h"]),
+        (&["s", r#"{"tokens":["abc"#], &["s", r#"{"tokens":["***"#]),
+        (
+            &["sh", "-c", r#"s '{"tokens":["abc"],"x":1}' -y"#],
+            &["sh", "-c", r#"s '{"tokens":["***"],"x":1}' -y"#],
+        ),
         // What is a secret by itself.
         (&["s", "ghp_abcdef"], &["s", "***"]),
         (&["s", "ya29.a0Ab_c-d"], &["s", "***"]),

@@ -30,7 +30,8 @@ pub(super) fn is_public(value: &str) -> bool {
         || is_shells
         || is_reference(value)
         || value == "-"
-        || ["true", "false", "none", "null", "yes", "no", "on", "off", "stdin"].contains(&value)
+        || ["true", "false", "none", "null", "yes", "no", "on", "off", "enabled", "disabled", "stdin"]
+            .contains(&value)
         || ["env:", "file:/", "fd:", "@/"].iter().any(|beginning| value.starts_with(beginning))
 }
 
@@ -128,10 +129,19 @@ pub(super) fn is_harmless(name: &str, value: &str) -> bool {
     let is_amount = ["seed", "tokens", "jetons"].iter().any(|end| name.ends_with(end));
     is_public(value)
         || is_file && is_path(value)
+        // `--pincode-api https://…`; `clave-api` is a key, and no address.
+        || name.ends_with("api") && value.contains("://")
         || name == "secret" && is_mount(value)
         // The first or the second pass of an encoder.
         || name == "pass" && value.len() == 1 && value.bytes().all(|byte| byte.is_ascii_digit())
-        || is_amount && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit())
+        || is_amount && is_number(value)
+}
+
+/// `4096`, `128k`, `1.5M`.
+fn is_number(value: &str) -> bool {
+    let digits = value.strip_suffix(['k', 'K', 'm', 'M']).unwrap_or(value);
+    digits.starts_with(|c: char| c.is_ascii_digit())
+        && digits.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'_' | b','))
 }
 
 /// Members of what a container is given a secret by: where it is, and where it is to stand (docker-buildx-build(1), `--secret`;

@@ -7,19 +7,34 @@ use std::sync::LazyLock;
 
 use serde_json::value::RawValue;
 
+use super::arrays::as_objects;
+use super::merge::merged_lists;
 use super::object::{is_key, string_end};
 use super::value::{decode_str, members};
 
-/// A message as readers take it that do not regard case.
+/// A message as readers take it that do not regard case, take an array for a structure, or a list into another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Respelled {
     /// Its JSON text, with the keys of the specification.
     pub json: String,
-    /// The first key that was respelled, as it was sent.
-    pub key: String,
+    /// The first key that was respelled, as it was sent; none where only arrays were.
+    pub key: Option<String>,
+    /// Whether it has objects in place of arrays.
+    pub has_arrays: bool,
 }
 
 impl Respelled {
+    /// Respells a message, as a whole; `None` where every reader takes it as it is.
+    pub fn of_message(json: &str) -> Option<Self> {
+        let by_case = respell(json);
+        let arrays = as_objects(by_case.as_ref().map_or(json, |respelled| &respelled.json));
+        let has_arrays = arrays.is_some();
+        let (key, by_case) = by_case.map_or((None, None), |respelled| (respelled.key, Some(respelled.json)));
+        let respelled = arrays.or(by_case);
+        let merged = merged_lists(respelled.as_deref().unwrap_or(json));
+        merged.or(respelled).map(|json| Self { json, key, has_arrays })
+    }
+
     /// Its result, where it is an answer with one.
     pub fn result(&self) -> Option<&RawValue> {
         let [result] = members(&self.json, ["result"]);
@@ -41,7 +56,8 @@ pub fn respell(json: &str) -> Option<Respelled> {
     while let Some((start, end, name)) = keys.next_respelled() {
         let found = respelled.get_or_insert_with(|| Respelled {
             json: String::with_capacity(json.len()),
-            key: json.get(start + 1..end - 1).unwrap_or_default().to_owned(),
+            key: json.get(start + 1..end - 1).map(str::to_owned),
+            has_arrays: false,
         });
         found.json.push_str(json.get(copied..start).unwrap_or_default());
         found.json.extend(["\"", name, "\""]);
@@ -352,8 +368,11 @@ mod tests {
             (r#"{"unfinished"#, None),
         ];
         for (json, expected) in cases {
-            let expected =
-                expected.map(|(json, key)| Respelled { json: json.to_owned(), key: key.to_owned() });
+            let expected = expected.map(|(json, key)| Respelled {
+                json: json.to_owned(),
+                key: Some(key.to_owned()),
+                has_arrays: false,
+            });
             assert_eq!(respell(json), expected, "{json}");
         }
     }

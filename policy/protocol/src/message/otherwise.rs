@@ -1,5 +1,5 @@
-//! A message as further readers take it: those that take the first of members with one name, those to whom null says nothing, and those
-//! whose strings end at a NUL.
+//! A message as further readers take it: those that take the first of members with one name, those to whom null says nothing, those
+//! whose strings end at a NUL, and those that take parameters by their places.
 
 use memchr::memmem;
 use serde_json::Value;
@@ -7,13 +7,16 @@ use serde_json::value::RawValue;
 
 use mcpwarden_terms::Direction;
 
-use super::keys::{Respelled, is_foreign, name_of_key, respell};
+use super::arrays::positional_params;
+use super::keys::{Respelled, is_foreign, name_of_key};
 use super::object::{is_key, string_end};
 use super::value::{decode_str, members, string};
 use super::{MEMBERS, TELLING};
 
 /// How deep members are compared with each other: those of a message, and those of its parameters, result or error.
 const MAX_DEPTH: usize = 2;
+/// How deep the lists of a result are, whose entries may be arrays.
+const MAX_LIST_DEPTH: usize = MAX_DEPTH + 1;
 /// A NUL in JSON text: nothing else stands for one.
 const NUL: &[u8] = b"\\u0000";
 /// Longest name that is compared, in bytes of JSON text.
@@ -22,11 +25,14 @@ const MAX_NAME_BYTES: usize = 160;
 /// A message as those take it who read it otherwise than the strictest reader does.
 #[derive(Clone, Debug, Default)]
 pub struct Otherwise {
-    /// For those who do not regard the case of keys, where that makes a difference.
+    /// For those who do not regard the case of keys, take an array for a structure, or a list into another one, where that makes a
+    /// difference.
     pub respelled: Option<Respelled>,
-    /// For those who take the first of members with one name, for those to whom null says nothing, and for servers whose strings end at
-    /// a NUL: as JSON text.
+    /// For those who take the first of members with one name, for those to whom null says nothing, for servers whose strings end at a
+    /// NUL, and for those that take parameters by their places: as JSON text.
     pub others: Vec<String>,
+    /// Whether there are such as take parameters by their places. Nobody else takes that message.
+    pub is_positional: bool,
 }
 
 impl Otherwise {
@@ -37,8 +43,9 @@ impl Otherwise {
         if !has_nul && are_keys_plain(raw) {
             return Self::default();
         }
-        let respelled = respell(raw);
-        let mut others: Vec<String> = Vec::new();
+        let respelled = Respelled::of_message(raw);
+        let mut others = positional_calls(respelled.as_ref().map_or(raw, |respelled| &respelled.json));
+        let is_positional = !others.is_empty();
         for json in std::iter::once(raw).chain(respelled.as_ref().map(|respelled| &*respelled.json)) {
             let first = first_of_repeated(json);
             others.extend(first.is_some().then(|| without_nulls(json)).flatten());
@@ -50,8 +57,33 @@ impl Otherwise {
             }
         }
         others.dedup();
-        Self { respelled, others }
+        Self { respelled, others, is_positional }
     }
+}
+
+/// The calls that a request may be whose `params` are an array, of which any text may be the name: one for each.
+fn positional_calls(json: &str) -> Vec<String> {
+    let [version, id, method, params] = members(json, ["jsonrpc", "id", "method", "params"]);
+    let Some(params) = params.filter(|params| params.get().starts_with('[')) else { return Vec::new() };
+    let member = match &*string(method) {
+        "tools/call" | "prompts/get" => "name",
+        "resources/read" => "uri",
+        _ => return Vec::new(),
+    };
+    let Some(named) = positional_params(params) else { return Vec::new() };
+    let calls = named.into_iter().map(|(name, arguments)| {
+        let mut call = String::from("{");
+        for (key, value) in [("jsonrpc", version), ("id", id), ("method", method)] {
+            if let Some(value) = value {
+                call.extend(["\"", key, "\":", value.get(), ","]);
+            }
+        }
+        let arguments = arguments.map_or("{}", RawValue::get);
+        let name = Value::from(name).to_string();
+        call.extend(["\"params\":{\"", member, "\":", &name, ",\"arguments\":", arguments, "}}"]);
+        call
+    });
+    calls.collect()
 }
 
 /// What a request names: its method, and the tool, prompt or resource.
@@ -106,6 +138,12 @@ fn are_keys_plain(json: &str) -> bool {
                 depth += 1;
             }
             b'[' => {
+                // Perhaps the fields of a structure: `params`, a result, an entry of a list.
+                let before = bytes.get(..at).unwrap_or_default().trim_ascii_end().last();
+                let is_element = || matches!(before, Some(b'[' | b','));
+                if foreign.is_none() && (depth < MAX_DEPTH || depth <= MAX_LIST_DEPTH && is_element()) {
+                    return false;
+                }
                 depth += 1;
                 lists += 1;
             }
@@ -350,7 +388,7 @@ mod tests {
         #[test]
         fn plain_keys_are_read_by_all_as_they_are(json in objects()) {
             if are_keys_plain(&json) {
-                prop_assert_eq!(respell(&json), None, "{}", json);
+                prop_assert_eq!(Respelled::of_message(&json), None, "{}", json);
                 prop_assert_eq!(first_of_repeated(&json), None, "{}", json);
             }
         }

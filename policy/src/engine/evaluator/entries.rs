@@ -54,7 +54,11 @@ pub(in crate::engine) fn listed_entries<'a>(
     let name_of = |json: &str| members(json, [name])[0].map(|name| name.get().to_owned());
     for result in [Some(result), respelled].into_iter().flatten() {
         for json in every_member(result.get(), list)? {
-            let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(json.get()) else { continue };
+            let Ok(mut entries) = serde_json::from_str::<Vec<&RawValue>>(json.get()) else { continue };
+            // What is an array is an object where it is respelled.
+            if respelled.is_some() {
+                entries.retain(|entry| !entry.get().starts_with('['));
+            }
             match &mut all {
                 None => all = Some(entries),
                 Some(all) => {

@@ -57,7 +57,7 @@ impl Evaluator {
             let message = request_of(entry);
             report_repeated_input(cx, scope, seen, id, &message, &field);
             // A client may take another of members with one name.
-            let Otherwise { respelled, others } = Otherwise::of(entry.get(), Direction::ServerToClient);
+            let Otherwise { respelled, others, .. } = Otherwise::of(entry.get(), Direction::ServerToClient);
             let others = others.into_iter().chain(respelled.map(|respelled| respelled.json));
             let others: Vec<Box<RawValue>> =
                 others.filter_map(|json| RawValue::from_string(json).ok()).collect();

@@ -214,6 +214,7 @@ impl Judge {
             uid: None,
             turn: None,
             is_retry: false,
+            lists_resource: false,
             tool: Some(&known),
             tool_names: &self.no_names,
             ahead: None,

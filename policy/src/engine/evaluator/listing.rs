@@ -22,7 +22,7 @@ use crate::event::{
     ToolChanged, ToolRemoved, ToolSeen, ToolStatus,
 };
 use crate::guard::{GuardKind, PinState, Refusal, ToolFacts};
-use crate::protocol::{Method, decode_str, every_member, members, value};
+use crate::protocol::{Method, every_member, members, name_text, value};
 use crate::registry::{Change, ChangeKind, ItemKind, Offer, Outcome, Page};
 use crate::terms::{Direction, SessionId, Timestamp};
 
@@ -147,8 +147,8 @@ impl Evaluator {
             names.drain(..names.len().saturating_sub(1));
         }
         for name in names {
-            let Some(name) = decode_str(name.get()) else { continue };
-            let name = if kind == ItemKind::Tool { bounded_name(&name) } else { name.into_owned() };
+            let Some(name) = name_text(name) else { continue };
+            let name = if kind == ItemKind::Tool { bounded_name(&name) } else { name };
             if entries.len() < MOST_NAMES && entries.iter().all(|entry| entry.name != name) {
                 entries.push(Entry { name, json, known: Arc::clone(&known) });
             }

@@ -15,7 +15,7 @@ use crate::engine::recorder::{Call, MAX_NAME_BYTES, clip, tool_id};
 use crate::engine::rounds::{Attempt, Denied, First};
 use crate::event::{CrossServerBlocked, Detection, MessageKind, Severity, Subject};
 use crate::guard::{DenialDetails, Operation, Recorded};
-use crate::protocol::{Id, Kind, Message, Method, members, string};
+use crate::protocol::{Id, Kind, Message, Method, members, name_text};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 
 impl Evaluator {
@@ -33,7 +33,8 @@ impl Evaluator {
             Operation::Request { method: "tools/call", params: *params },
             Operation::ToolInvoke { tool_name, arguments: *arguments },
         ];
-        let topic = Topic { tool: Some(tool_name), seen: Some(seen), is_retry, is_approved };
+        let topic =
+            Topic { tool: Some(tool_name), seen: Some(seen), is_retry, is_approved, ..Topic::default() };
         self.evaluate_try(cx, scope, seen, &operations, topic)
     }
 
@@ -92,7 +93,7 @@ impl Evaluator {
         let seen = Seen { id: Some(id), ..seen };
         let json = params.map_or("null", RawValue::get);
         let [name, uri, arguments] = members(json, ["name", "uri", "arguments"]);
-        let (name, uri) = (string(name), string(uri));
+        let [name, uri] = [name, uri].map(|name| name.and_then(name_text).unwrap_or_default());
         let request = Operation::Request { method: method.as_str(), params: *params };
         let topic = Topic { seen: Some(seen), is_retry: first.is_some(), ..Topic::default() };
         let evaluation = match method {
@@ -106,7 +107,11 @@ impl Evaluator {
                 let resource = Operation::ResourceRequest { uri: &uri, is_listed };
                 self.evaluate_try(cx, scope, seen, &[request, resource], topic)
             }
-            _ => self.evaluate_try(cx, scope, seen, &[request], topic),
+            _ => {
+                let connection = cx.connections.get(scope.connection).filter(|_| !uri.is_empty());
+                let lists_resource = connection.is_some_and(|connection| connection.lists_resource(&uri));
+                self.evaluate_try(cx, scope, seen, &[request], Topic { lists_resource, ..topic })
+            }
         };
         let subject =
             if *method == Method::ElicitationCreate { Subject::Elicitation } else { Subject::Sampling };

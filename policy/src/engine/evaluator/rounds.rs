@@ -17,7 +17,7 @@ use crate::engine::ledger::{Bounds, Digest};
 use crate::engine::rounds::{Asks, Attempt, First, Holder, MAX_ROUNDS, Misuse, Owner};
 use crate::engine::seen::Earlier;
 use crate::event::Subject;
-use crate::protocol::{Course, ResultKind, Retry, decode_str, members, string};
+use crate::protocol::{Course, ResultKind, Retry, decode_str, members, name_text};
 use crate::terms::{ConnectionId, Direction};
 
 /// Until the agent has watched for so long, a state over HTTP that it does not know may have been given before. Nanoseconds.
@@ -232,7 +232,8 @@ fn next_try(to: Answered<'_>) -> First {
 fn asks(method: &str, params: Option<&RawValue>) -> Asks {
     let json = params.map_or("null", RawValue::get);
     let [name, uri] = members(json, ["name", "uri"]);
-    let about = [method.as_bytes(), string(name).as_bytes(), string(uri).as_bytes()].map(<[u8]>::to_vec);
+    let [name, uri] = [name, uri].map(|name| name.and_then(name_text).unwrap_or_default());
+    let about = [method.as_bytes(), name.as_bytes(), uri.as_bytes()].map(<[u8]>::to_vec);
     Asks {
         request: fingerprint::of_every_try(method, params.map(RawValue::get)),
         about: Digest::of(&about.each_ref().map(Vec::as_slice)),

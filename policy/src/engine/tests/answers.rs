@@ -144,8 +144,26 @@ fn each_of_repeated_members_counts() {
         ),
         (r#""result":{"action":"accept"},"Method":"tools/call","Params":{"name":"rm"}"#, "block"),
         (r#""params":{"name":"a","arguments":{"name":"rm","name":"b"}}"#, "allow"),
+        // Parameters by their places, in whatever order.
+        (r#""params":["rm",{}]"#, "block"),
+        (r#""params":[{"x":1},null,"rm"]"#, "block"),
+        (r#""params":["a","rm"]"#, "block"),
+        (r#""params":["a",{"x":"rm"}]"#, "allow"),
+        (r#""params":[{"name":"rm","arguments":{}}]"#, "block"),
+        (r#""params":[["rm",{}]]"#, "block"),
+        (r#""params":["a",{"name":"rm"}]"#, "allow"),
+        (r#""params":[]"#, "allow"),
+        // A number, `true` or `false` is its text.
+        (r#""params":{"name":42}"#, "block"),
+        (r#""params":{"name":true}"#, "block"),
+        (r#""params":{"Name":42}"#, "block"),
+        (r#""params":[42,{}]"#, "block"),
+        (r#""params":{"name":43}"#, "allow"),
+        (r#""params":{"name":null}"#, "allow"),
     ] {
-        let mut bench = bench("policy: { denied_tools: [{ tool: rm }, { tool: vet }, { tool: '0x' }] }");
+        let mut bench = bench(
+            "policy: { denied_tools: [{ tool: rm }, { tool: vet }, { tool: '0x' }, { tool: '42' }, { tool: 'true' }] }",
+        );
         bench.out.clear();
         let method = if params.contains("Method") { "" } else { r#""method":"tools/call","# };
         bench.c2s(1, &format!(r#"{{"jsonrpc":"2.0","id":60,{method}{params}}}"#));

@@ -160,7 +160,14 @@ fn discovery_is_reported_as_the_opening_of_a_conversation() {
     ] {
         assert_eq!(event[field], expected, "{field}");
     }
+    // What looks like a secret is in no event.
+    let secret = json!({"experimental": {"a.test/x": {"token": "Qu1ttenmus", "user": "lena"}}});
+    let masked = json!({"experimental": {"a.test/x": {"token": "***", "user": "lena"}}});
+    talk(&mut bench, &[('>', discover(9)), ('<', discovered_with(9, json!({"capabilities": secret})))]);
+    assert_eq!(initialized(&mut bench)[0]["capabilities"], masked);
     // Again the same, and then something else.
+    talk(&mut bench, &[('>', discover(8)), ('<', discovered_with(8, json!({"instructions": "Be kind."})))]);
+    initialized(&mut bench);
     talk(&mut bench, &[('>', discover(2)), ('<', discovered_with(2, json!({"instructions": "Be kind."})))]);
     assert_eq!(initialized(&mut bench), [Value::Null; 0]);
     talk(

@@ -436,7 +436,7 @@ fn names_nothing(line: &str) -> bool {
 /// Policies, 25 lines each.
 #[test]
 fn gate_decisions_match_engine_decisions() {
-    let (mut denied, mut stricter, mut undecided, mut lines) = (0, 0, 0, 0);
+    let (mut denied, mut stricter, mut undecided, mut nameless, mut lines) = (0, 0, 0, 0, 0);
     for seed in 1..=u64::from(cases(400)) {
         let mut dice = Dice::new(seed);
         let yaml = policy(&mut dice);
@@ -471,6 +471,8 @@ fn gate_decisions_match_engine_decisions() {
                 (_, GateVerdict::Undecided) => undecided += 1,
                 (true, GateVerdict::Deny) | (false, GateVerdict::Allow) => {}
                 (false, GateVerdict::Deny) if odd != Odd::default() => stricter += 1,
+                // What names nothing that the gate can tell it takes for whatever is denied.
+                (false, GateVerdict::Deny) if names_nothing(&line) => nameless += 1,
                 // By the name that another reader finds, and not by none.
                 (true, GateVerdict::Allow) if odd.repeated && names_nothing(&line) => {}
                 _ => panic!(
@@ -479,7 +481,10 @@ fn gate_decisions_match_engine_decisions() {
             }
         }
     }
-    println!("{lines} lines: {denied} denied; stricter {stricter}, undecided {undecided}");
+    println!(
+        "{lines} lines: {denied} denied; stricter {stricter}, undecided {undecided}, nameless {nameless}"
+    );
     assert!(denied > lines * 15 / 100 && denied < lines * 85 / 100, "{denied}");
+    assert!(nameless < lines / 10, "{nameless}");
     assert!(stricter < lines / 20 && undecided < lines * 15 / 100, "{stricter} {undecided}");
 }

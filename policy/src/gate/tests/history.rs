@@ -135,6 +135,7 @@ impl Guards {
             uid: None,
             turn: None,
             is_retry: false,
+            lists_resource: false,
             tool: subject.tools.get(tool),
             tool_names: &ToolNames::default(),
             ahead: None,

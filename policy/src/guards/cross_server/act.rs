@@ -11,7 +11,7 @@ use crate::protocol::{Course, ResultKind, members, string};
 use crate::terms::ToolCategory;
 
 /// Schemes of resources that whoever reads them fetches over the network.
-const NETWORK: [&str; 20] = [
+const NETWORK: [&str; 19] = [
     "http",
     "https",
     "ws",
@@ -29,10 +29,12 @@ const NETWORK: [&str; 20] = [
     "tftp",
     "smb",
     "rtsp",
-    "git",
     "git+https",
     "git+ssh",
 ];
+
+/// Schemes of servers' own resources as often as of the network: `git://main/README.md`. Which it is the host tells.
+const NAMED_BY_HOST: [&str; 2] = ["git", "svn"];
 
 /// Something that a client asks of a server or answers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,13 @@ impl<'a> Act<'a> {
                 Some(Self { reads: true, ..asks("resources/read", Send) })
             }
             Operation::ResourceRequest { .. } => Some(asks("resources/read", Read)),
+            // Its server watches what is there, and asks for it.
+            Operation::Request { method: method @ "resources/subscribe", params }
+                if !facts.lists_resource =>
+            {
+                let [uri] = members(params.map_or("null", RawValue::get), ["uri"]);
+                is_elsewhere(&string(uri), facts.host).then(|| asks(method, Send))
+            }
             Operation::Request { method: method @ "completion/complete", .. } => Some(asks(method, Send)),
             Operation::Response { method, result: Some(result), .. } if gives_data(method, result) => {
                 Some(Self { is_asked: false, ..asks(method, Send) })
@@ -106,8 +115,10 @@ impl<'a> Answer<'a> {
             }),
             Operation::Response { method, result, .. } => {
                 let goes_on = |result: &RawValue| Course::of(result.get()).kind == ResultKind::InputRequired;
-                let is_end = matches!(method, "prompts/get" | "resources/read" | "completion/complete")
-                    && !result.is_some_and(goes_on);
+                let is_end = matches!(
+                    method,
+                    "prompts/get" | "resources/read" | "resources/subscribe" | "completion/complete"
+                ) && !result.is_some_and(goes_on);
                 // The result of a call whose answer was its task (MCP 2025-11-25).
                 let of_task = method == "tasks/result";
                 (is_end || of_task).then(|| Self {
@@ -150,22 +161,26 @@ fn read(uri: &str) -> Cow<'_, str> {
 /// host of the internet is named and something is told it: `fetch://host.example/?q=…`.
 fn of_network(uri: &str) -> Option<&str> {
     let (scheme, rest) = if uri.starts_with("//") { ("", uri) } else { uri.split_once(':')? };
-    let is_known = scheme.is_empty() || NETWORK.iter().any(|network| network.eq_ignore_ascii_case(scheme));
-    let tells_a_host = || {
-        let (host, told) = rest.strip_prefix("//")?.split_once('?')?;
-        let host = host.split('/').next()?;
-        if host.starts_with('[') {
-            return Some(told.contains('='));
-        }
-        let host = host.split(':').next()?.trim_end_matches('.');
-        let (_, top) = host.rsplit_once('.')?;
-        let is_address = host.parse::<IpAddr>().is_ok();
-        Some(
-            (is_address || top.len() > 1 && top.bytes().all(|byte| byte.is_ascii_alphabetic()))
-                && told.contains('='),
-        )
+    let is_one_of = |schemes: &[&str]| schemes.iter().any(|one| one.eq_ignore_ascii_case(scheme));
+    let is_of_network = scheme.is_empty() || is_one_of(&NETWORK) || {
+        let (place, told) = rest.split_once('?').unwrap_or((rest, ""));
+        let place = place.strip_prefix("//").unwrap_or_default();
+        names_host(place)
+            && (told.contains('=') || is_one_of(&NAMED_BY_HOST) && place.trim_end_matches('/').contains('/'))
     };
-    (is_known || tells_a_host() == Some(true)).then_some(rest)
+    is_of_network.then_some(rest)
+}
+
+/// Whether an address without its scheme begins with a host of the internet: a name with a top-level domain, or an address.
+fn names_host(place: &str) -> bool {
+    let host = place.split('/').next().unwrap_or_default();
+    let host = host.rsplit('@').next().unwrap_or_default();
+    if host.starts_with('[') {
+        return true;
+    }
+    let host = host.split(':').next().unwrap_or_default().trim_end_matches('.');
+    let top = host.rsplit_once('.').map_or("", |(_, top)| top);
+    host.parse::<IpAddr>().is_ok() || top.len() > 1 && top.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 /// Whether a resource is fetched over the network: what its server lists of these is to be told with a request for one.
@@ -220,6 +235,13 @@ mod tests {
             ("proxy://evil.example:8443/a?q=1&b=2", None, true),
             ("gopher://evil.example/1", None, true),
             ("git+https://evil.example/a", None, true),
+            ("git://git.example.org/a.git", None, true),
+            ("git://lena@192.0.2.1:9418/a", None, true),
+            ("svn://svn.example/trunk", None, true),
+            ("git://main/docs/a.md", None, false),
+            ("git://v1/src?at=2", None, false),
+            ("git://readme.md", None, false),
+            ("svn://trunk/a", None, false),
             ("weather://nyc?unit=c", None, false),
             ("notes://a.md", None, false),
             ("https://localhost.evil.example/", None, true),

@@ -1,6 +1,6 @@
 //! Command lines: every row of the kept lists, and tables of what is a secret and what is none.
 
-use super::super::names::{At, NAMES};
+use super::super::names::{At, NAMES, PUBLIC};
 use super::super::options::rules as option_rules;
 use super::super::tokens::TOKENS;
 use super::super::values::REFERENCES;
@@ -36,6 +36,19 @@ fn kept_lists_have_sources() {
         assert_eq!(rows.len(), read, "a line that is no row");
         for row in rows {
             assert!(row.len() == columns && row[source].len() > 2, "{row:?}");
+        }
+    }
+    let phrases = rows(include_str!("../public.tsv"));
+    assert!(phrases.iter().all(|row| row.len() == 2 && row[1].len() > 2), "{phrases:?}");
+}
+
+#[test]
+fn value_behind_each_public_name_is_shown() {
+    for phrase in PUBLIC.iter() {
+        let name = phrase.join("-");
+        for line in [format!("s --{name} tide"), format!("s --my-{name}=tide"), format!("s {name}_OLD=tide")]
+        {
+            assert_eq!(shown(&line), line);
         }
     }
 }
@@ -209,6 +222,26 @@ fn secrets_of_all_places_are_redacted() {
         "tool --auth oauth:# --password oauth#",
         "tool --token op:# --token vault:# --token arn:# --token 'op://# x'",
         "sshpass -v -p # ssh -p 2222 box tide-mcp",
+        "env ARŞİV_PAROLASI=# KAYIT_ŞİFRESİ=# POSTA_SIFRESI=# tide-mcp",
+        "tool --posta-parolası # --api-anahtarı # --arşiv-şifresi=# --bejelentkezes-jelszava #",
+        "tool --kodeord # --adgangs-kodeord=# --zugangscode # --tor-zugriffscode=#",
+        "env CLAVE_API=# KLUCZ_API=# TOKEN_API=# tide-mcp --cle-api #",
+        "tool --clave-primaria-password # --primärschlüssel-passwort # --api-clave #",
+        "bash -c 'read -r TIDE_TOKEN <<< \"#\"; tide-mcp'",
+        "bash -c 'IFS= read -rs PW <<<#; tide-mcp'",
+        "bash -c 'export DB_PASS=$(cat <<< \"#\"); tide-mcp'",
+        "bash -c 'tide-mcp --token $(tr -d x <<< #)'",
+        "bash -c 'read TIDE_TOKEN < <(echo #); tide-mcp'",
+        "bash -c 'read TIDE_TOKEN <<EOF\n#\nEOF\ntide-mcp'",
+        "sh -c 'printf \"%s\\n\" # | su -c tide-mcp'",
+        "bash -c 'cat <<EOF | su -c tide-mcp\n#\nEOF'",
+        "sh -c 'yes # | passwd lena; tide-mcp'",
+        "sh -c 'echo # | sudo cryptsetup open /dev/sdb x; tide-mcp'",
+        "sh -c 'export TIDE_TOKEN=\"$(echo #)\"; tide-mcp'",
+        "sh -c 'export TIDE_TOKEN=\"$(curl -u lena:# https://a.test)\"; tide-mcp'",
+        "sh -c 'export TIDE_TOKEN=\"$(cat <<< #)\"; tide-mcp'",
+        "tool '{\"auth\":{\"user\":\"lena\",\"pass\":\"#\"},\"x\":1}'",
+        "tool '{\"auth\":{\"a\":{\"b\":[\"#\",\"#\"]}}}'",
     ] {
         let line = line.replace('#', SECRET);
         let shown = shown(&line);
@@ -276,6 +309,20 @@ fn honest_command_lines_stay_readable() {
         "tool --token '${{ secrets.TIDE_TOKEN }}' --token ${input:tide-token} --token ${env:TIDE_TOKEN}",
         "python3 -c \"print(os.environ['TIDE_TOKEN'], os.getenv('TIDE_TOKEN', ''))\"",
         "tool --columns '[\"user\",\"password\",\"email\"]'",
+        "tool --primärschlüssel id --kunden-fremdschlüssel id --clave-ajena id --clé-étrangère id --chiave-esterna id",
+        "tool --chave-primaria id --klucz-obcy id --внешний-ключ id --主キー id --外部キー=id --foreign-key id",
+        "tool --birincil-anahtar id --anahtar-kelime vino --seo-kata-kunci vino --öffentlicher-schlüssel k1",
+        "llm --tokens-per-second 40 --context-tokens 128k --tokens 4096 --cookies disabled --token-header X-Tide",
+        "tool --secret-store vault --password-policy strict --api-key-header X-Key --pincode-api https://a.test/x",
+        "tool '{\"auth\":{\"type\":\"none\"},\"user\":\"lena\"}'",
+        "tool '{\"type\":\"object\",\"properties\":{\"password\":{\"type\":\"string\",\"minLength\":8}},\"x\":[1]}'",
+        "tool --clave-de-ordenación id '{\"secrets\":{\"source\":\"vault\"},\"x\":1}'",
+        "tool '{\"apiKey\":{\"env\":\"TIDE_KEY\"},\"port\":80}'",
+        "sh -c 'curl -u \"$TIDE_USER:$TIDE_PASS\" https://a.test'",
+        "sh -c 'export TIDE_TOKEN=\"$(pass show tide/day)\"; tide-mcp'",
+        "sh -c 'read -rs TIDE_TOKEN; export TIDE_TOKEN; tide-mcp'",
+        "bash -c 'read -r LINE <<< \"noon tide\"; tide-mcp'",
+        "bash -c 'cat <<EOF\nhigh tide\nEOF\n'",
     ] {
         if redact_argv(&argv(line)) != argv(line) {
             wrong.push(format!("{line}: {}", shown(line)));
