@@ -28,7 +28,7 @@ pub extern "C" fn measure(file: u64, key: ConnectionId) -> i32 {
     }
     // What passes it is encrypted, and no part of its streams.
     // SAFETY: a live map value.
-    if unsafe { (*socket).tls } != 0 {
+    if unsafe { (*socket).tls.address } != 0 {
         return 1;
     }
     let Some(counts) = kernel::sock_of(file as Ptr).and_then(of_tcp) else { return 1 };

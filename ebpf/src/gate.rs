@@ -47,7 +47,17 @@ const EPERM: i32 = 1;
 pub fn evaluate(channel: *const Channel, bytes: Coming) -> i32 {
     // SAFETY: a live map value.
     let id = unsafe { (*channel).write_capture };
-    if id == 0 { 0 } else { judge(id, bytes, false) }
+    if id == 0 {
+        return 0;
+    }
+    // Whatever has become of the gate since: what was refused is with the library still.
+    if id & SOCKET != 0
+        && let Some(socket) = tls::socket_over_tls(id)
+        && tls::is_refused(socket)
+    {
+        return -EPERM;
+    }
+    judge(id, bytes, false)
 }
 
 /// Plaintext is about to be given to a TLS library, for a connection: the same. What is refused goes to the library nonetheless; nothing that comes of
@@ -78,15 +88,13 @@ fn judge(id: ConnectionId, bytes: Coming, is_plaintext: bool) -> i32 {
     if subject == GATE_NOBODY {
         return 0;
     }
+    let is_encrypted = !is_plaintext && id & SOCKET != 0 && tls::socket_over_tls(id).is_some();
     if is_blocked {
         // Whatever it asks for.
         settings.refuse_undecided = 1;
-    } else if !is_plaintext
-        && id & SOCKET != 0
-        && let Some(socket) = tls::socket_over_tls(id)
-    {
+    } else if is_encrypted {
         // What is written says nothing.
-        return if tls::is_refused(socket) { -EPERM } else { 0 };
+        return 0;
     }
     let Some(entry) = tables::positions(id) else { return 0 };
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
@@ -94,7 +102,14 @@ fn judge(id: ConnectionId, bytes: Coming, is_plaintext: bool) -> i32 {
     let write = Write { entry, gated, settings, tgid };
     // SAFETY: a live map value.
     let view = View { head: unsafe { &*head }, next: unsafe { &*next } };
+    if is_encrypted {
+        return unreadable(entry, tgid);
+    }
     if !write.claim(now) {
+        if is_plaintext && settings.refuse_undecided == 0 {
+            // A library that was not ready may be called again by another thread.
+            return passed_unread(entry, bytes.length);
+        }
         return write.refuse(Why::new(0, GATE_BECAUSE_RACE), &bytes);
     }
     if !bytes.is_known {
@@ -157,6 +172,27 @@ fn judge(id: ConnectionId, bytes: Coming, is_plaintext: bool) -> i32 {
         write.report(0, write.info(GATE_PASSED, undecided));
     }
     0
+}
+
+/// So many bytes of plaintext pass, and nobody reads them: another write is under way.
+#[inline(never)]
+fn passed_unread(entry: *mut Positions, bytes: u64) -> i32 {
+    // SAFETY: a live map value.
+    let (number, offset, uid) =
+        unsafe { ((*entry).number, (*entry).streams[CLIENT_TO_SERVER as usize].offset, (*entry).uid) };
+    let by = bpf_get_current_pid_tgid() & !(u32::MAX as u64) | uid as u64;
+    unseen(number, offset, bytes, by, GATE_BECAUSE_RACE.into());
+    0
+}
+
+/// What is encrypted is written to a server that is blocked.
+#[inline(never)]
+fn unreadable(entry: *mut Positions, tgid: u32) -> i32 {
+    // SAFETY: a live map value.
+    let (number, offset, uid) =
+        unsafe { ((*entry).number, (*entry).streams[CLIENT_TO_SERVER as usize].offset, (*entry).uid) };
+    report(number, offset, (tgid, uid), unread(0, GATE_REFUSED, GATE_BECAUSE_UNKNOWN));
+    -EPERM
 }
 
 /// There is no room for what is known of a channel.

@@ -16,7 +16,7 @@ use mcpwarden_abi::{
     CLIENT_TO_SERVER, Channel, ChannelKey, ConnectInfo, ConnectionId, Counter, Encrypted, Endpoint,
     FLAG_ADOPTED, FLAG_LINES, Listener, Positions, READ_NOT, READ_TLS, SOCKET, SOCKETS_MOST_OF_ONE,
     STATE_CONFIRMED, STATE_OPEN, STATE_PLAUSIBLE, STATE_SUSPECT, STATE_UNHEARD, Socket, SocketInfo, Stream,
-    TLS_UNBOUND, UNASKED_BYTES, UNIX, UNIX_NAME_BYTES,
+    TLS_UNBOUND, TlsConnection, UNASKED_BYTES, UNIX, UNIX_NAME_BYTES,
 };
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     opening::{Opening, is_text, opening},
     source::read,
     tables::{self, FOUND, LIFTED, SOCKETS, SOCKETS_OF},
+    tls,
 };
 use endpoint::unix_endpoint;
 
@@ -63,7 +64,7 @@ static FRESH: Socket = Socket {
     far: ChannelKey { inode: 0, device: 0, generation: 0 },
     base: [0; 2],
     is_counted: 0,
-    tls: 0,
+    tls: TlsConnection { address: 0, tgid: 0, started: 0 },
     encrypted: Encrypted { all: [0; 2], before: [0; 2], calls: [0; 2] },
     refused: 0,
 };
@@ -161,7 +162,7 @@ pub extern "C" fn opens_tcp(
         // Its SYN is counted.
         (*socket).base[CLIENT_TO_SERVER as usize] = 1;
         if reading == READ_TLS {
-            (*socket).tls = TLS_UNBOUND;
+            (*socket).tls.address = TLS_UNBOUND;
         }
     }
     if !begin(key, &inode) {
@@ -425,6 +426,7 @@ fn forget(key: ConnectionId, socket: *const Socket) {
     let Socket { key: inode, info, far, .. } = unsafe { &*socket };
     tables::forsake(inode, key);
     tables::forsake_far(far, key);
+    tls::unbind(key, socket);
     leave(info.connect.uid);
     let _ = SOCKETS.remove(&key);
 }
@@ -436,6 +438,7 @@ fn end(key: ConnectionId, socket: *mut Socket) {
     let Socket { positions, key: inode, info, far, .. } = unsafe { &*socket };
     tables::forsake(inode, key);
     tables::forsake_far(far, key);
+    tls::unbind(key, socket);
     leave(info.connect.uid);
     if positions.state < STATE_UNHEARD {
         record::closed(key, socket);

@@ -9,8 +9,8 @@ use aya_ebpf::{
     programs::{ProbeContext, RetProbeContext},
 };
 use mcpwarden_abi::{
-    CLIENT_TO_SERVER, Counter, SERVER_TO_CLIENT, TLS_FREE, TLS_HANDSHAKE, TLS_NO_ARGUMENT, TLS_READ,
-    TLS_UNBOUND, TLS_WRITE, TlsCall, TlsConnection, TlsCookie, TlsLast,
+    CLIENT_TO_SERVER, ConnectionId, Counter, SERVER_TO_CLIENT, TLS_FREE, TLS_HANDSHAKE, TLS_NO_ARGUMENT,
+    TLS_READ, TLS_UNBOUND, TLS_WRITE, TlsCall, TlsCookie, TlsLast,
 };
 
 use crate::{
@@ -18,14 +18,14 @@ use crate::{
     kernel::at_most,
     source::{Coming, Source, read},
     tables,
-    tls::{self, BOUND, LAST, socket_over_tls},
+    tls::{self, LAST, socket_over_tls},
 };
 
 /// Calls under way, by thread.
 #[map(name = "TLS_CALLS")]
-static CALLS: LruHashMap<u64, TlsCall> = LruHashMap::with_max_entries(8_192, 0);
+static CALLS: LruHashMap<u64, TlsCall> = LruHashMap::with_max_entries(32_768, 0);
 
-/// Most bytes that one call writes or reads: more than a buffer of a client has.
+/// Most bytes that one call moves: more than a buffer of a client has.
 const MOST: u64 = 1 << 30;
 
 /// A function of a library is called.
@@ -40,12 +40,21 @@ pub fn called(ctx: &ProbeContext) {
         return;
     }
     if cookie.role == TLS_FREE {
-        let _ = BOUND.remove(TlsConnection { address, tgid: (thread >> 32) as u32, zero: 0 });
+        tls::freed(&tls::connection(address));
         return;
     }
     let length = arguments.at(cookie.length);
-    let bytes = if cookie.role == TLS_WRITE { length } else { 0 };
-    let mut last = TlsLast { connection: address, bytes, pending: 0, buffer: 0 };
+    let mut last = TlsLast {
+        connection: address,
+        bytes: if cookie.role == TLS_WRITE { length & u32::MAX as u64 } else { 0 },
+        pending: 0,
+        buffer: 0,
+        started: tls::started(),
+        role: cookie.role,
+        is_under_way: (cookie.role != TLS_HANDSHAKE) as u8,
+        shows_handshakes: cookie.shows_handshakes as u8,
+        zero: 0,
+    };
     if let Some(before) = LAST.get_ptr(thread) {
         // SAFETY: a live map value.
         let before = unsafe { *before };
@@ -71,74 +80,116 @@ pub fn called(ctx: &ProbeContext) {
 /// A function of a library is called that takes plaintext: the gate judges that.
 #[inline(always)]
 pub fn judged(ctx: &ProbeContext) {
+    let mut text = Text { key: 0, address: 0, length: 0 };
+    text_of(ctx, &mut text);
+    if text.length == 0 {
+        return;
+    }
+    let bytes = Coming::at(Source::buffer(text.address), text.length);
+    if gate::evaluate_plaintext(text.key, bytes) != 0
+        && let Some(socket) = socket_over_tls(text.key)
+    {
+        tls::refuse(socket);
+    }
+}
+
+/// Plaintext that is about to be written.
+struct Text {
+    key: ConnectionId,
+    address: u64,
+    /// 0: it is not known which connection it is for, or nothing is written to that any more.
+    length: u64,
+}
+
+/// What a function is called with. (A call of its own: what it has on the stack is not there while the gate reads.)
+#[inline(never)]
+fn text_of(ctx: &ProbeContext, text: &mut Text) {
     // SAFETY: a helper on the hook's own context.
     let cookie = TlsCookie::of(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     let arguments = Arguments::of(ctx);
-    let (address, tgid) = (arguments.at(cookie.connection), (bpf_get_current_pid_tgid() >> 32) as u32);
-    let Some(key) = BOUND.get_ptr(TlsConnection { address, tgid, zero: 0 }) else { return };
-    // SAFETY: a live map value.
-    let key = unsafe { *key };
-    let Some(socket) = socket_over_tls(key) else { return };
-    // Where it is an `int`, the upper half of its register has anything.
-    let length = arguments.at(cookie.length) & u32::MAX as u64;
-    let bytes = Coming::at(Source::buffer(arguments.at(cookie.buffer)), length);
-    if length != 0 && gate::evaluate_plaintext(key, bytes) != 0 {
-        tls::refuse(socket);
+    let connection = tls::connection(arguments.at(cookie.connection));
+    let Some(key) = tls::socket_of(&connection) else { return };
+    if socket_over_tls(key).is_none_or(tls::is_refused) {
+        return;
     }
+    text.key = key;
+    text.address = arguments.at(cookie.buffer);
+    // Where it is an `int`, the upper half of its register has anything.
+    text.length = arguments.at(cookie.length) & u32::MAX as u64;
 }
 
 /// It returns.
 #[inline(always)]
 pub fn returned(ctx: &RetProbeContext) {
     let thread = bpf_get_current_pid_tgid();
-    let Some(call) = CALLS.get_ptr(thread) else { return };
+    let Some(call) = CALLS.get_ptr(thread) else {
+        tables::count(Counter::TlsUntold, 1);
+        return;
+    };
     // SAFETY: a live map value.
-    let TlsCall { connection, buffer, length, done } = unsafe { *call };
+    let TlsCall { connection: address, buffer, length, done } = unsafe { *call };
     let _ = CALLS.remove(thread);
-    let result: u64 = ctx.ret();
-    // An `int` or an `ssize_t`; what is 0 or less is no success.
+    // SAFETY: a helper on the hook's own context.
+    let cookie = TlsCookie::of(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
+    let bytes = moved(ctx.ret(), done, length);
+    let connection = tls::connection(address);
+    let socket = tls::socket_of(&connection);
+    if let Some(last) = LAST.get_ptr_mut(thread)
+        // SAFETY: a live map value, of this thread alone.
+        && unsafe { (*last).connection } == address
+    {
+        // SAFETY: as above.
+        unsafe {
+            (*last).is_under_way = 0;
+            if socket.is_none() && cookie.role == TLS_WRITE && bytes != 0 {
+                ((*last).pending, (*last).buffer) = (bytes, buffer);
+            }
+        }
+    }
+    let Some(key) = socket else {
+        if bytes != 0 {
+            tls::is_anothers(&connection);
+            if cookie.role == TLS_READ {
+                tables::count(Counter::TlsUnbound, bytes);
+            }
+        }
+        return;
+    };
+    let Some(socket) = socket_over_tls(key) else { return };
+    // What a library takes of a connection that was refused goes nowhere.
+    if cookie.role == TLS_WRITE && tls::is_refused(socket) {
+        return;
+    }
+    if bytes != 0 {
+        let direction = if cookie.role == TLS_WRITE { CLIENT_TO_SERVER } else { SERVER_TO_CLIENT };
+        let place = at_most(direction.into(), 1) as usize;
+        // SAFETY: as above.
+        tables::advance(unsafe { &raw mut (*socket).encrypted.calls[place] }, 1);
+        capture::plaintext(key, direction, bytes, connection.tgid, buffer);
+    }
+    if cookie.role == TLS_WRITE {
+        let left = (length & u32::MAX as u64).saturating_sub(bytes);
+        gate::plaintext_taken(key, bytes, left, buffer);
+    }
+}
+
+/// How many bytes a function has moved, of which the result is this: an `int` or an `ssize_t`, or 1 where the number is at `done`. What is 0 or
+/// less is no success.
+#[inline(always)]
+fn moved(result: u64, done: u64, length: u64) -> u64 {
     let bytes = if done == 0 {
-        let result = result as i64;
-        if result as i32 <= 0 || result < 0 { 0 } else { (result as u64) & 0xffff_ffff }
+        let is_success = (result as i64) > 0 && (result as i32) > 0;
+        if is_success { result & u32::MAX as u64 } else { 0 }
     } else if result as i32 == 1 {
         read::<u64>(done).unwrap_or(0)
     } else {
         0
     };
-    if bytes == 0 || bytes > length || bytes > MOST {
-        return;
+    if bytes > length || bytes > MOST {
+        tables::count(Counter::TlsUntold, 1);
+        return 0;
     }
-    // SAFETY: a helper on the hook's own context.
-    let cookie = TlsCookie::of(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
-    let direction = match cookie.role {
-        TLS_WRITE => CLIENT_TO_SERVER,
-        TLS_READ => SERVER_TO_CLIENT,
-        _ => return,
-    };
-    let tgid = (thread >> 32) as u32;
-    let Some(key) = BOUND.get_ptr(TlsConnection { address: connection, tgid, zero: 0 }) else {
-        if cookie.role == TLS_WRITE
-            && let Some(last) = LAST.get_ptr_mut(thread)
-        {
-            // SAFETY: a live map value, of this thread alone.
-            unsafe { ((*last).pending, (*last).buffer) = (bytes, buffer) };
-        } else {
-            tables::count(Counter::TlsUnbound, bytes);
-        }
-        return;
-    };
-    // SAFETY: as above.
-    let key = unsafe { *key };
-    if let Some(socket) = socket_over_tls(key) {
-        let place = at_most(direction.into(), 1) as usize;
-        // SAFETY: as above.
-        tables::advance(unsafe { &raw mut (*socket).encrypted.calls[place] }, 1);
-    }
-    capture::plaintext(key, direction, bytes, tgid, buffer);
-    if cookie.role == TLS_WRITE {
-        let left = (length & u32::MAX as u64).saturating_sub(bytes);
-        gate::plaintext_taken(key, bytes, left, buffer);
-    }
+    bytes
 }
 
 /// What is in the six registers of arguments.

@@ -4,9 +4,12 @@
 //
 // URL/warm is asked for first. Then each of the sessions, all at once, calls `echo` with a text of each size; the first one alone with the last.
 
+// With OTHER in the environment, each message is preceded by a request of OTHER/noise, over another connection.
+
 import http2 from 'node:http2';
 import https from 'node:https';
 
+const other = process.env.OTHER;
 const [mode, url, count, ...rest] = process.argv.slice(2);
 const sizes = rest.map(Number);
 
@@ -29,7 +32,7 @@ function head(session) {
 
 // Each opens a connection: what asks over it, and what closes it.
 const openers = {
-  https() {
+  https(url) {
     const agent = new https.Agent({ keepAlive: true, maxSockets: 1, rejectUnauthorized: false });
     const ask = (method, path, session, body) =>
       new Promise((done, failed) => {
@@ -42,7 +45,7 @@ const openers = {
       });
     return { ask, close: () => agent.destroy() };
   },
-  fetch() {
+  fetch(url) {
     const ask = async (method, path, session, body) => {
       const response = await fetch(url + path, { method, headers: head(session), body });
       await response.text();
@@ -50,7 +53,7 @@ const openers = {
     };
     return { ask, close() {} };
   },
-  http2() {
+  http2(url) {
     const connection = http2.connect(url, { rejectUnauthorized: false });
     const ask = (method, path, session, body) =>
       new Promise((done, failed) => {
@@ -67,16 +70,19 @@ const openers = {
 };
 
 async function run(session) {
-  const { ask, close } = openers[mode]();
+  const { ask, close } = openers[mode](url);
+  const noise = other && openers[mode](other);
   let id;
   for (const message of messages(session)) {
+    await noise?.ask('GET', '/noise');
     id = (await ask('POST', '/mcp', id, JSON.stringify(message))) ?? id;
   }
   await ask('DELETE', '/mcp', id);
   close();
+  noise?.close();
 }
 
-const { ask, close } = openers[mode]();
+const { ask, close } = openers[mode](url);
 await ask('GET', '/warm');
 close();
 await Promise.all(Array.from({ length: Number(count) }, (_, session) => run(session)));

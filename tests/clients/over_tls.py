@@ -3,17 +3,20 @@
 usage: over_tls.py sync|async URL SESSIONS SIZE…
 
 URL/warm is asked for first. Then each of the sessions, all at once, calls `echo` with a text of each size; the first one alone with the last.
+Each message is preceded by a request of $OTHER/noise, over another connection.
 """
 
 import asyncio
 import http.client
 import json
+import os
 import ssl
 import sys
 import threading
 from urllib.parse import urlsplit
 
 MODE, URL, SESSIONS, SIZES = sys.argv[1], urlsplit(sys.argv[2]), int(sys.argv[3]), [int(size) for size in sys.argv[4:]]
+OTHER = urlsplit(os.environ["OTHER"])
 CONTEXT = ssl._create_unverified_context()
 INITIALIZE = {
     "protocolVersion": "2025-06-18",
@@ -40,8 +43,11 @@ def head(session_id):
 
 def sync_session(session):
     connection = http.client.HTTPSConnection(URL.hostname, URL.port, context=CONTEXT)
+    other = http.client.HTTPSConnection(OTHER.hostname, OTHER.port, context=CONTEXT)
     session_id = None
     for message in messages(session):
+        other.request("GET", "/noise")
+        other.getresponse().read()
         connection.request("POST", "/mcp", json.dumps(message), head(session_id))
         answer = connection.getresponse()
         answer.read()
@@ -83,8 +89,10 @@ async def ask(reader, writer, method, path, fields, body):
 
 async def async_session(session):
     reader, writer = await asyncio.open_connection(URL.hostname, URL.port, ssl=CONTEXT)
+    noise = await asyncio.open_connection(OTHER.hostname, OTHER.port, ssl=CONTEXT)
     session_id = None
     for message in messages(session):
+        await ask(*noise, "GET", "/noise", {}, b"")
         body = json.dumps(message).encode()
         session_id = await ask(reader, writer, "POST", "/mcp", head(session_id), body)
     await ask(reader, writer, "DELETE", "/mcp", head(session_id), b"")

@@ -56,6 +56,11 @@ impl OverTls {
         self.why.remove(&pid);
     }
 
+    /// A connection is over: what was counted of it is no more.
+    pub(crate) fn forget(&mut self, id: u64) {
+        self.seen.remove(&id);
+    }
+
     /// What was counted.
     pub(crate) fn counters(&self) -> TlsCounters {
         self.counters

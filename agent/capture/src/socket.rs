@@ -296,6 +296,7 @@ impl Sockets {
         if self.framings.remove(&id) == Some(Framing::Lines) {
             sink(Input::Closed { connection: ConnectionId(id), time }.into());
         }
+        self.over_tls.forget(id);
         let Some(connected) = self.open.remove(&id) else { return };
         if let Some(count) = self.by_user.get_mut(&connected.client.uid) {
             *count = count.saturating_sub(1);

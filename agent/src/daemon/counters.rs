@@ -50,7 +50,7 @@ pub fn of_queue(refused: Refused) -> [Named; 2] {
 }
 
 /// Those of the kernel half.
-pub fn of_kernel(kernel: &Kernel) -> [Named; 23] {
+pub fn of_kernel(kernel: &Kernel) -> [Named; 24] {
     let count = |counter| kernel.counter(counter);
     [
         ("kernel_ring_full_records", count(Counter::RingFullRecords)),
@@ -75,6 +75,7 @@ pub fn of_kernel(kernel: &Kernel) -> [Named; 23] {
         ("kernel_gated_refused", count(Counter::GatedRefused)),
         ("kernel_gate_forgotten", count(Counter::GateForgotten)),
         ("kernel_tls_unbound_bytes", count(Counter::TlsUnbound)),
+        ("kernel_tls_untold_calls", count(Counter::TlsUntold)),
         ("kernel_confirms_refused", kernel.confirms_refused()),
     ]
 }

@@ -21,6 +21,7 @@ use mcpwarden_tls::{
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::host::{
+    self,
     mapped::{self, Mapped},
     process,
 };
@@ -33,6 +34,9 @@ const MOST_SEARCHES: usize = 4;
 const LONGEST_SEARCH: Duration = Duration::from_secs(10);
 /// A process in which nothing was found is not searched again before that: its user could have the agent do nothing else.
 const SEARCHED_AGAIN: Duration = Duration::from_secs(60);
+/// How many of the files that are not read are named, and how much of each name. Bytes.
+const MOST_NAMED: usize = 4;
+const MOST_NAME_BYTES: usize = 256;
 /// Most processes that are probed at once, and of one user. The others are reported as not inspected.
 const MOST_PROCESSES: usize = 256;
 const MOST_OF_USER: usize = 64;
@@ -59,6 +63,8 @@ pub struct Tls {
     probed: HashMap<Client, (Option<u32>, TlsProbes)>,
     /// Those in which nothing was found, and when.
     fruitless: HashMap<Client, Instant>,
+    /// Why no process can be probed.
+    unable: Option<String>,
 }
 
 /// What was found in files, and by what.
@@ -91,6 +97,7 @@ impl Tls {
             searching: HashMap::new(),
             probed: HashMap::new(),
             fruitless: HashMap::new(),
+            unable: host::probes::unable(),
         }
     }
 
@@ -107,6 +114,9 @@ impl Tls {
         let is_fruitless = self.fruitless.get(&client).is_some_and(|at| at.elapsed() < SEARCHED_AGAIN);
         if is_fruitless || self.searching.contains_key(&client) || self.probed.contains_key(&client) {
             return Ok(());
+        }
+        if let Some(why) = &self.unable {
+            return Err(why.clone().into());
         }
         let of_user = self.probed.values().filter(|(user, _)| *user == uid).count();
         if self.probed.len() >= MOST_PROCESSES || of_user >= MOST_OF_USER {
@@ -201,7 +211,7 @@ fn search(pid: u32, found: &Mutex<Found>) -> (Vec<(PathBuf, Vec<TlsFunction>)>, 
         let located = match located(&link, found) {
             Ok(located) => located,
             Err(error) => {
-                tracing::debug!("tls: {path} of process {pid}: {error}");
+                unread.push(format!("{path} ({error})"));
                 continue;
             }
         };
@@ -223,7 +233,12 @@ fn search(pid: u32, found: &Mutex<Found>) -> (Vec<(PathBuf, Vec<TlsFunction>)>, 
     let why = match unread.as_slice() {
         _ if !files.is_empty() => None,
         [] => Some("none of its files has TLS of a known library".to_owned()),
-        libraries => Some(format!("these libraries are not read: {}", libraries.join(", "))),
+        libraries => {
+            let named: Vec<&str> = libraries.iter().take(MOST_NAMED).map(|name| clip(name)).collect();
+            let more = libraries.len().saturating_sub(MOST_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            Some(format!("these files are not read: {}{more}", named.join(", ")))
+        }
     };
     (files, why)
 }
@@ -256,11 +271,20 @@ fn keep(found: &Mutex<Found>) {
     }
 }
 
+/// The beginning of a name.
+fn clip(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(MOST_NAME_BYTES)).unwrap_or(name)
+}
+
 /// The functions of a library, where both directions of its plaintext can be read by probes at entries and returns.
 fn probes(stack: &Stack) -> Option<Vec<TlsFunction>> {
-    let probes: Vec<TlsFunction> = stack.functions.iter().filter_map(probe).collect();
+    let mut probes: Vec<TlsFunction> = stack.functions.iter().filter_map(probe).collect();
     let has = |role| probes.iter().any(|probe| probe.cookie.role == role);
-    (has(TLS_WRITE) && has(TLS_READ)).then_some(probes)
+    let (is_whole, shows_handshakes) = (has(TLS_WRITE) && has(TLS_READ), has(TLS_HANDSHAKE));
+    for probe in &mut probes {
+        probe.cookie.shows_handshakes = shows_handshakes;
+    }
+    is_whole.then_some(probes)
 }
 
 fn probe(function: &Function) -> Option<TlsFunction> {
@@ -286,8 +310,8 @@ fn probe(function: &Function) -> Option<TlsFunction> {
         Returned::Status => register(Value::Done)?,
         Returned::Nothing => return None,
     };
-    // Go moves its stacks: a probe at the return would crash the program.
-    if moves && function.returns.is_some() {
+    // Go moves its stacks: a probe at the return would crash the program. What gives the same bytes more than once would be read twice.
+    if moves && (function.returns.is_some() || function.repeats) {
         return None;
     }
     let cookie = TlsCookie {
@@ -296,6 +320,7 @@ fn probe(function: &Function) -> Option<TlsFunction> {
         buffer: if moves { register(Value::Buffer)? } else { none },
         length: if moves { register(Value::Length)? } else { none },
         done,
+        shows_handshakes: false,
     };
     Some(TlsFunction { start: function.offset, entry: function.probe.offset, returns: moves, cookie })
 }

@@ -7,6 +7,7 @@ pub mod files;
 pub mod mapped;
 pub mod namespaces;
 mod needed;
+pub mod probes;
 pub mod process;
 mod rules;
 

@@ -361,9 +361,11 @@ pub enum Counter {
     ShareRefusedBytes = 20,
     /// Bytes of plaintext of TLS connections of which it was not known which socket they are.
     TlsUnbound = 21,
+    /// Calls of TLS libraries that returned, and of which it was not known what they were called with.
+    TlsUntold = 22,
 }
 /// How many counters there are.
-pub const COUNTERS: u32 = 22;
+pub const COUNTERS: u32 = 23;
 
 /// Where the running kernel keeps what the programs read: byte offsets, resolved from its BTF.
 ///

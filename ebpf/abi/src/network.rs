@@ -240,9 +240,9 @@ pub struct Socket {
     pub base: [u64; 2],
     /// Of a Unix socket: 1 where the two counts began with the same byte.
     pub is_counted: u64,
-    /// 0 where the bytes of the socket are read. Of one over TLS, whose plaintext is read in the client: [`TLS_UNBOUND`] while it is not known
-    /// which connection of the client's library it is, and then the address of that in the client.
-    pub tls: u64,
+    /// Of one over TLS, whose plaintext is read in the client: which connection of the client's library it is. Its address is 0 where the bytes
+    /// of the socket are read, and [`TLS_UNBOUND`] while that is not known.
+    pub tls: TlsConnection,
     /// Of one over TLS: what passed the socket. It is no part of its streams.
     pub encrypted: Encrypted,
     /// Of one over TLS: 1 where the gate has refused a call. Nothing is written to it any more.
@@ -291,8 +291,8 @@ pub struct TlsConnection {
     pub address: u64,
     /// The process (tgid).
     pub tgid: u32,
-    /// Always 0.
-    pub zero: u32,
+    /// When it started: the lower half of microseconds since boot. Its number may be another's later.
+    pub started: u32,
 }
 
 /// The last call of a thread.
@@ -307,6 +307,16 @@ pub struct TlsLast {
     pub pending: u64,
     /// See there.
     pub buffer: u64,
+    /// When the process started, as in [`TlsConnection`].
+    pub started: u32,
+    /// One of the `TLS_…` roles.
+    pub role: u8,
+    /// 1 while it has not returned: of a function that reads or writes.
+    pub is_under_way: u8,
+    /// 1 where calls that make connections are told of, too.
+    pub shows_handshakes: u8,
+    /// Always 0.
+    pub zero: u8,
 }
 
 /// A call of a TLS library that reads or writes, under way: what is needed at its return.
@@ -337,6 +347,8 @@ pub struct TlsCookie {
     pub length: u8,
     /// Where the number of bytes is to be written; [`TLS_NO_ARGUMENT`] where the function returns it.
     pub done: u8,
+    /// Whether the function of the library that makes connections is probed, too.
+    pub shows_handshakes: bool,
 }
 
 /// In place of a register: there is no such argument.
@@ -358,6 +370,7 @@ impl TlsCookie {
             | (self.buffer as u64) << 8
             | (self.length as u64) << 12
             | (self.done as u64) << 16
+            | (self.shows_handshakes as u64) << 20
     }
 
     /// Out of the number.
@@ -372,6 +385,7 @@ impl TlsCookie {
             buffer: nibble(cookie, 8),
             length: nibble(cookie, 12),
             done: nibble(cookie, 16),
+            shows_handshakes: nibble(cookie, 20) != 0,
         }
     }
 }

@@ -37,7 +37,7 @@ pub fn opened(key: ConnectionId, socket: *const Socket, flags: u8) {
         (*record).header.kind = RECORD_SOCKET;
         (*record).header.direction = 0;
         (*record).header.cause = 0;
-        (*record).header.flags = if (*socket).tls != 0 { flags | FLAG_TLS } else { flags };
+        (*record).header.flags = if (*socket).tls.address != 0 { flags | FLAG_TLS } else { flags };
         (*record).header.length = size_of::<SocketInfo>() as u32;
         (*record).header.time_ns = tables::now();
         (*record).header.connection = (*socket).positions.number;

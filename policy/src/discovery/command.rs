@@ -82,7 +82,7 @@ impl Command {
         let name = names::base(program.trim_start_matches('-'));
         self.lines.push(std::iter::once(name).chain(args.iter().copied()).collect::<Vec<_>>().join(" "));
         // Windows knows `NPX.CMD`, too.
-        let lower = windows::program_ending(name).map(|_| plain(name).to_ascii_lowercase());
+        let lower = places::program_ending(name).map(|_| plain(name).to_ascii_lowercase());
         let plain = lower.as_deref().unwrap_or_else(|| plain(name));
         if is_unknown(program) {
             return;

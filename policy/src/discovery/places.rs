@@ -1,7 +1,6 @@
 //! Where a program lies, without what changes from day to day: versions, hashes of caches and stores, temporary names.
 
 use super::options::is_in;
-use super::windows;
 
 /// What stands in place of a part of a path that changes.
 const CHANGES: &str = "*";
@@ -68,6 +67,8 @@ const PRERELEASES: &str =
 /// What may follow the numbers of a version behind a dot: the same, and releases (OSGi's qualifiers, PEP 440).
 const QUALIFIERS: &str = "final release ga sp post snapshot rc cr alpha beta m pre preview dev";
 
+/// Endings of programs, in any case (learn.microsoft.com, `start` and `PATHEXT`).
+pub(super) const PROGRAMS: [&str; 3] = [".exe", ".cmd", ".bat"];
 /// Endings of scripts and programs that are not part of their name.
 const EXTENSIONS: [&str; 47] = [
     ".mjs",
@@ -428,10 +429,17 @@ fn store_name(part: &str) -> &str {
     dashes.into_iter().find(is_version).and_then(|at| name.get(..at)).unwrap_or(name)
 }
 
+/// The ending of a program, in whatever case.
+pub(super) fn program_ending(name: &str) -> Option<&str> {
+    let at = name.len().checked_sub(PROGRAMS.first()?.len())?;
+    let (stem, end) = name.split_at_checked(at)?;
+    (!stem.is_empty() && PROGRAMS.iter().any(|known| end.eq_ignore_ascii_case(known))).then_some(end)
+}
+
 /// A name, and what ends it if that ends scripts and programs.
 pub(super) fn split_extension(name: &str) -> (&str, &str) {
     let stem = EXTENSIONS.iter().find_map(|end| name.strip_suffix(end)).filter(|stem| !stem.is_empty());
-    let program = || name.strip_suffix(windows::program_ending(name)?);
+    let program = || name.strip_suffix(program_ending(name)?);
     let stem = stem.or_else(program);
     name.split_at(stem.unwrap_or(name).len())
 }

@@ -3,10 +3,8 @@
 
 use std::borrow::Cow;
 
-use super::places::split_extension;
+use super::places::{PROGRAMS, split_extension};
 
-/// Endings of programs, in any case (learn.microsoft.com, `start` and `PATHEXT`).
-const PROGRAMS: [&str; 3] = [".exe", ".cmd", ".bat"];
 /// What stands for a directory in front of `\`: cmd.exe's and PowerShell's variables, and those of clients' files.
 const VARIABLES: [(&str, &str); 4] = [("%", "%\\"), ("${", "}\\"), ("$env:", "\\"), ("~", "\\")];
 
@@ -60,13 +58,6 @@ fn is_path(word: &str) -> bool {
 
 fn is_name(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_:.()".contains(&byte))
-}
-
-/// The ending of a program, in whatever case.
-pub(super) fn program_ending(name: &str) -> Option<&str> {
-    let at = name.len().checked_sub(PROGRAMS.first()?.len())?;
-    let (stem, end) = name.split_at_checked(at)?;
-    (!stem.is_empty() && PROGRAMS.iter().any(|known| end.eq_ignore_ascii_case(known))).then_some(end)
 }
 
 /// The text that `cmd.exe` runs with these arguments, in the form of another shell's: behind `/c` or `/k`, whose letter may stand with

@@ -22,17 +22,18 @@ const SESSIONS: usize = 16;
 
 /// An agent to which the server is declared.
 fn watched(server: &Server) -> Result<(TempDir, Agent)> {
-    let (directory, config) = configured(&server.declared())?;
+    let (directory, config) = configured(&format!("{}capture: {{tls: servers}}\n", server.declared()))?;
     let agent = Agent::start(&["--config", &config, "--log", "debug"])?;
     Ok((directory, agent))
 }
 
-/// A client of MCP: all its sessions are reported as the server has logged them, and of its connections the first alone is said not to have been
+/// A client of MCP, which asks a server that nobody declared as well: all its sessions are reported as the server has logged them, and of its connections the first alone is said not to have been
 /// read from its beginning.
 fn all_is_read(program: &Path, script: &str, mode: &str) -> Result<()> {
-    let server = Server::start()?;
+    let (server, other) = (Server::start()?, Server::start()?);
     let (_directory, agent) = watched(&server)?;
     let mut command = Command::new(program);
+    command.env("OTHER", &other.url);
     command.arg(places::sources().join("clients").join(script)).args([mode, &server.url]);
     command.arg(SESSIONS.to_string()).args(SIZES).env("NODE_TLS_REJECT_UNAUTHORIZED", "0");
     let pid = server.drive(&agent, command.stdout(Stdio::null()))?;
@@ -61,6 +62,8 @@ fn all_is_read(program: &Path, script: &str, mode: &str) -> Result<()> {
         connections.remove(place);
     }
     let events = agent.events();
+    let noise = events.iter().find(|event| event.to_string().contains("noise"));
+    ensure!(noise.is_none(), "what another server was asked for: {noise:#?}");
     let of = |kind: &str| events.iter().filter(|event| is(event, kind)).collect::<Vec<_>>();
     ensure!(of("mcp_capture_gap").is_empty(), "{:#?}", of("mcp_capture_gap"));
     let unread = of("mcp_network_uninspected");
@@ -95,6 +98,19 @@ fn node_fetch_over_https_is_reported() -> Result<()> {
 #[test]
 fn node_http2_client_over_https_is_reported() -> Result<()> {
     all_is_read(Path::new("node"), "over_tls.mjs", "http2")
+}
+
+/// Its BoringSSL is found by the errors that it reports: it has no symbols.
+#[test]
+fn bun_client_over_https_is_reported() -> Result<()> {
+    let bun = places::real_servers().join("node/node_modules/@oven/bun-linux-x64/bin/bun");
+    all_is_read(&bun, "over_tls.mjs", "fetch")
+}
+
+#[test]
+fn bun_http2_client_over_https_is_reported() -> Result<()> {
+    let bun = places::real_servers().join("node/node_modules/@oven/bun-linux-x64/bin/bun");
+    all_is_read(&bun, "over_tls.mjs", "http2")
 }
 
 #[test]

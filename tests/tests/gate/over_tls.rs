@@ -20,7 +20,10 @@ use crate::http::{call, forms, wordy_add};
 /// An agent that stops calls of `add` in this way.
 fn watched(test: &str, server: &Server, mode: &str) -> Result<Option<(TempDir, Agent)>> {
     let policy = "policy: { denied_tools: [ad*] }";
-    let text = format!("{}enforcement: {{ stdio: {mode} }}\n{policy}\n", server.declared());
+    let text = format!(
+        "{}enforcement: {{ stdio: {mode} }}\n{policy}\ncapture: {{ tls: servers }}\n",
+        server.declared()
+    );
     let (directory, config) = configured(&text)?;
     Ok(agent_with(test, &config, &["--log", "debug"])?.map(|agent| (directory, agent)))
 }
@@ -33,47 +36,76 @@ fn reached(server: &Server) -> Result<Vec<Value>> {
     Ok(calls.map(|(_, said)| said["params"]["name"].clone()).collect())
 }
 
-/// How the call of `add` by this client is reported: its action, and whether it was enforced.
+/// How the calls of `add` by this client are reported: of each the action, and whether it was enforced.
 fn of_add(agent: &Agent, pid: u32) -> Result<Value> {
     let connection = agent.connection_of_client(pid)?;
     let is_it = |event: &Value| {
         is(event, "mcp_tool_called") && event["connection"] == connection && event["tool_name"] == "add"
     };
-    let called = agent.wait_for("the call of add", is_it)?;
-    Ok(json!([called["action"], called["enforced"]]))
+    agent.wait_for("the call of add", is_it)?;
+    agent.settle();
+    let calls = agent.events().into_iter().filter(is_it);
+    Ok(calls.map(|called| json!([called["action"], called["enforced"]])).collect())
+}
+
+/// What the official client gets for its calls of `echo`, `add` and `echo`, until it ends, and how that of `add` is reported.
+fn called(agent: &Agent, server: &Server, client: Client) -> Result<(Vec<Value>, Value)> {
+    let directory = tempfile::tempdir()?;
+    let outcomes = directory.path().join("outcomes");
+    let text = json!({"text": "As long as the reason that is to take its place in the call."});
+    let calls = ["echo", "add", "echo"].map(|name| json!({"name": name, "arguments": text})).to_vec();
+    let plan = Plan {
+        url: Some(format!("{}/mcp", server.url)),
+        transport: Some("http"),
+        calls,
+        outcomes: Some(outcomes.clone()),
+        warm: Some(format!("{}/warm", server.url)),
+        certificate: Some(places::sources().join("src/certificates/server.pem")),
+        ..Plan::default()
+    };
+    let driven = client.start(&plan, directory.path())?;
+    let pid = driven.pid();
+    server.answer_once_probed(agent, pid)?;
+    // One whose connection ends may fail.
+    let _ = driven.finish();
+    let text = fs::read_to_string(&outcomes)?;
+    let outcomes = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    Ok((outcomes, of_add(agent, pid)?))
 }
 
 #[test]
-fn denied_call_over_https_fails_and_official_clients_go_on() -> Result<()> {
-    let test = "denied_call_over_https_fails_and_official_clients_go_on";
+fn neutralized_call_over_https_fails_and_session_continues() -> Result<()> {
+    let test = "neutralized_call_over_https_fails_and_session_continues";
     let server = Server::start()?;
     let Some((_directory, agent)) = watched(test, &server, "neutralize")? else { return Ok(()) };
     for client in [Client::Python, Client::TypeScript, Client::TypeScript2] {
-        let directory = tempfile::tempdir()?;
-        let outcomes = directory.path().join("outcomes");
-        let text = json!({"text": "As long as the reason that is to take its place in the call."});
-        let calls = ["echo", "add", "echo"].map(|name| json!({"name": name, "arguments": text})).to_vec();
-        let plan = Plan {
-            url: Some(format!("{}/mcp", server.url)),
-            transport: Some("http"),
-            calls,
-            outcomes: Some(outcomes.clone()),
-            warm: Some(format!("{}/warm", server.url)),
-            certificate: Some(places::sources().join("src/certificates/server.pem")),
-            ..Plan::default()
-        };
-        let driven = client.start(&plan, directory.path())?;
-        let pid = driven.pid();
-        server.answer_once_probed(&agent, pid)?;
-        driven.finish().with_context(|| format!("{client:?}"))?;
-        let text = fs::read_to_string(&outcomes)?;
-        let outcomes: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-        let [before, denied, after] = outcomes.as_slice() else { anyhow::bail!("{client:?}: {text}") };
-        ensure!(before["result"].is_object() && after["result"].is_object(), "{client:?}: {text}");
+        let (outcomes, reported) = called(&agent, &server, client).with_context(|| format!("{client:?}"))?;
+        let [before, denied, after] = &outcomes[..] else { anyhow::bail!("{client:?}: {outcomes:?}") };
+        ensure!(before["result"].is_object(), "{client:?}: {before}");
         ensure!(denied.to_string().contains("blocked by policy: tool_denied"), "{client:?}: {denied}");
-        ensure!(of_add(&agent, pid)? == json!(["block", true]), "{client:?}");
+        ensure!(after["result"].is_object(), "{client:?}: {after}");
+        ensure!(reported == json!([["block", true]]), "{client:?}: {reported}");
     }
     ensure!(!reached(&server)?.contains(&json!("add")), "{:?}", reached(&server)?);
+    agent.stop()?;
+    Ok(())
+}
+
+/// These write to the socket after the call of the library, which has succeeded by then.
+#[test]
+fn refused_call_over_https_of_official_clients_is_reported_once() -> Result<()> {
+    let test = "refused_call_over_https_of_official_clients_is_reported_once";
+    let server = Server::start()?;
+    let Some((_directory, agent)) = watched(test, &server, "deny")? else { return Ok(()) };
+    for client in [Client::Python, Client::TypeScript2] {
+        let (outcomes, reported) = called(&agent, &server, client).with_context(|| format!("{client:?}"))?;
+        ensure!(outcomes[0]["result"].is_object(), "{client:?}: {outcomes:?}");
+        ensure!(outcomes.get(1).is_none_or(|denied| denied["result"].is_null()), "{client:?}: {outcomes:?}");
+        ensure!(reported == json!([["block", true]]), "{client:?}: {reported}");
+    }
+    ensure!(!reached(&server)?.contains(&json!("add")), "{:?}", reached(&server)?);
+    let gaps = agent.events().into_iter().filter(|event| is(event, "mcp_capture_gap")).count();
+    ensure!(gaps == 0, "{gaps} gaps");
     agent.stop()?;
     Ok(())
 }
@@ -86,7 +118,9 @@ fn python(test: &str, mode: &str) -> Result<Option<(SteppedClient, Agent, u64)>>
     let mut client = SteppedClient::start("stopped_http.py", &words)?;
     let server = format!("{{id: remote, type: http, url: \"https://127.0.0.1:{}/mcp\"}}", client.port);
     let policy = "policy: { denied_tools: [ad*] }";
-    let text = format!("servers: [{server}]\nenforcement: {{ stdio: {mode} }}\n{policy}\n");
+    let text = format!(
+        "servers: [{server}]\nenforcement: {{ stdio: {mode} }}\n{policy}\ncapture: {{ tls: servers }}\n"
+    );
     let (_directory, config) = configured(&text)?;
     let Some(agent) = agent_with(test, &config, &["--log", "debug"])? else { return Ok(None) };
     client.step(&json!("connect"))?;

@@ -90,7 +90,7 @@ fn redact_arg(front: &[&str], arg: &str) -> String {
     let arg = without_private_keys(arg.get(..arg.floor_char_boundary(MAX_READ_BYTES)).unwrap_or(arg));
     let before = front.last().copied().unwrap_or_default();
     if is_shell_line(before, &arg, front.is_empty()) || takes_line(front, &arg) {
-        return Masking::new(&shell_line(&arg, 0), true).run();
+        return Masking::line(&shell_line(&arg, 0), has_no_secret).run();
     }
     Masking::new(&arg, false).run()
 }
@@ -123,7 +123,7 @@ fn shell_line(line: &str, depth: usize) -> String {
                 _ if glued => Some(format!("<<<{MASK}")),
                 Verdict::Masked(masked) => Some(masked),
                 _ if depth < MAX_LINES && is_shell_line(before, &word.text, false) => {
-                    let inner = Masking::new(&shell_line(&word.text, depth + 1), true).run();
+                    let inner = Masking::line(&shell_line(&word.text, depth + 1), has_no_secret).run();
                     Some(inner).filter(|inner| *inner != word.text)
                 }
                 _ => None,
@@ -148,7 +148,7 @@ fn document_end(word: &str) -> Option<String> {
 }
 
 /// Whether a shell's line is one without a secret, nor one that writes words of its own: what it prints is elsewhere.
-pub(super) fn has_no_secret(line: &str) -> bool {
+fn has_no_secret(line: &str) -> bool {
     let (commands, end) = shell::commands(line);
     let says = |command: &Vec<shell::Word>| {
         let texts: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();

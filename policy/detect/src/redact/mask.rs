@@ -1,7 +1,6 @@
 //! One argument without what its names and forms say is a secret.
 
 use super::MASK;
-use super::argv::has_no_secret;
 use super::names::{is_secret_name, is_secret_parameter};
 use super::settings::{end_of_braces, next_line, next_setting, sign};
 use super::tokens::{is_known_secret, is_random};
@@ -16,6 +15,8 @@ pub(super) struct Masking<'a> {
     pub(super) rest: &'a str,
     /// Whether blanks end a value. Elsewhere the argument is one value, blanks and all.
     pub(super) shell: bool,
+    /// Of a shell's line: whether another line has no secret, nor writes words of its own.
+    has_no_secret: Option<fn(&str) -> bool>,
     /// Whether it is prose, in which `basic` is a word like others.
     pub(super) prose: bool,
     /// Whether words are masked that look random.
@@ -39,6 +40,7 @@ impl<'a> Masking<'a> {
         Self {
             rest: arg,
             shell,
+            has_no_secret: None,
             prose: false,
             random: true,
             quote: None,
@@ -48,6 +50,11 @@ impl<'a> Masking<'a> {
             length,
             shown,
         }
+    }
+
+    /// Of a shell's line; `has_no_secret` says of another one whether it has none, nor writes words of its own.
+    pub(super) fn line(line: &'a str, has_no_secret: fn(&str) -> bool) -> Self {
+        Self { has_no_secret: Some(has_no_secret), ..Self::new(line, true) }
     }
 
     /// Of a text that is no command line, from its byte `hidden` on.
@@ -356,7 +363,9 @@ impl<'a> Masking<'a> {
         let command = value.strip_prefix("$(").filter(|rest| !rest.starts_with('('));
         self.shell
             && self.quote != Some('\'')
-            && command.and_then(|rest| rest.strip_suffix(')')).is_some_and(has_no_secret)
+            && command
+                .and_then(|rest| rest.strip_suffix(')'))
+                .is_some_and(|command| self.has_no_secret.is_some_and(|has_none| has_none(command)))
     }
 
     /// Whether the value behind a name of a secret is none; a shell puts another in place of `$NAME`.

@@ -154,6 +154,11 @@ pub(super) static TABLE: &[Metric] = &[
             ],
         ),
         "Bytes of connections over TLS whose plaintext is read in the client: encrypted on the socket; plaintext read; encrypted, with the \
-         plaintext not read; plaintext of a connection whose socket was not known.",
+         plaintext not read; plaintext that the same clients exchanged over other connections, or before their socket was known.",
+    ),
+    metric(
+        "mcpwarden_tls_untold_calls_total",
+        Counter("kernel_tls_untold_calls"),
+        "Calls of TLS libraries that returned, and of which it was not known what they were called with.",
     ),
 ];
