@@ -18,7 +18,7 @@ use crate::{kernel, source::read, tables};
 
 /// The last call of each thread.
 #[map(name = "TLS_LAST")]
-pub static LAST: LruHashMap<u64, TlsLast> = LruHashMap::with_max_entries(32_768, 0);
+pub static LAST: LruHashMap<u64, TlsLast> = LruHashMap::with_max_entries(16_384, 0);
 
 /// The sockets of connections. An entry goes with its socket: there are no more than of these.
 #[map(name = "TLS_SOCKETS")]
@@ -26,7 +26,7 @@ static BOUND: HashMap<TlsConnection, ConnectionId> = HashMap::with_max_entries(3
 
 /// Connections without a socket here that have written or read something: their handshake is over.
 #[map(name = "TLS_OTHERS")]
-static OTHERS: LruHashMap<TlsConnection, u8> = LruHashMap::with_max_entries(16_384, 0);
+static OTHERS: LruHashMap<TlsConnection, u8> = LruHashMap::with_max_entries(8_192, 0);
 
 /// Types of TLS records: RFC 8446, section 5.1.
 const CHANGE_CIPHER_SPEC: u8 = 20;

@@ -23,7 +23,7 @@ use crate::{
 
 /// Calls under way, by thread.
 #[map(name = "TLS_CALLS")]
-static CALLS: LruHashMap<u64, TlsCall> = LruHashMap::with_max_entries(32_768, 0);
+static CALLS: LruHashMap<u64, TlsCall> = LruHashMap::with_max_entries(16_384, 0);
 
 /// Most bytes that one call moves: more than a buffer of a client has.
 const MOST: u64 = 1 << 30;
