@@ -14,6 +14,9 @@ const RECORD_BYTES: u64 = 1 << 14;
 /// and a record that the program has not read yet.
 const OTHER_BYTES: u64 = 32 << 10;
 
+/// What more is reported at the end of a connection, at least. Bytes: it ends with an alert.
+const MORE_AT_END: u64 = 1 << 10;
+
 /// What was counted of all connections over TLS; bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TlsCounters {
@@ -67,7 +70,7 @@ impl OverTls {
     }
 
     /// How far a connection of a process is. What is to be reported of it, where it is new that something passed unread, or twice as much
-    /// as was reported; or where it `is_over`, and there is more.
+    /// as was reported; or where it `is_over`, and there is much more.
     pub(crate) fn look(&mut self, id: u64, pid: u32, now: &SoFar, is_over: bool) -> Option<String> {
         let seen = self.seen.entry(id).or_default();
         let is_still = std::mem::replace(&mut seen.so_far, *now).encrypted == now.encrypted;
@@ -83,7 +86,7 @@ impl OverTls {
         self.counters.plaintext += counters.plaintext.saturating_sub(last.plaintext);
         self.counters.unread += counters.unread.saturating_sub(last.unread);
         let is_news = counters.unread > 0 && counters.unread >= seen.reported.saturating_mul(2)
-            || is_over && counters.unread > seen.reported;
+            || is_over && counters.unread > seen.reported.saturating_add(MORE_AT_END);
         if is_news {
             seen.reported = counters.unread;
         }
@@ -163,10 +166,11 @@ mod tests {
         let mut look = |bytes, is_over| {
             tls.look(1, 7, &at([bytes, bytes], [bytes, bytes], [0; 2], [0; 2]), is_over).is_some()
         };
-        let told = [(0, false), (10, false), (15, false), (20, false), (30, false), (30, true)]
-            .map(|(bytes, is_over)| look(bytes, is_over));
-        assert_eq!(told, [false, true, false, true, false, true]);
-        assert_eq!(tls.counters(), TlsCounters { encrypted: 60, plaintext: 0, unread: 60 });
+        let told =
+            [(0, false), (10, false), (15, false), (20, false), (39, false), (2_000, false), (3_000, true)]
+                .map(|(bytes, is_over)| look(bytes, is_over));
+        assert_eq!(told, [false, true, false, true, false, true, true]);
+        assert_eq!(tls.counters(), TlsCounters { encrypted: 6_000, plaintext: 0, unread: 6_000 });
         assert!(tls.seen.is_empty());
     }
 
@@ -187,6 +191,19 @@ mod tests {
         let told = [(1 << 20, 900, false), (1 << 20, 900, false)]
             .map(|(all, plaintext, is_over)| look(all, plaintext, is_over));
         assert_eq!(told, [false, true], "it does not");
+    }
+
+    /// The alert that ends a connection is no news.
+    #[test]
+    fn end_of_a_connection_is_reported_where_much_more_was_unread() {
+        for (more, is_told) in [(0, false), (24, false), (2 << 10, true)] {
+            let mut tls = OverTls::default();
+            let mut look = |bytes, is_over| {
+                tls.look(1, 7, &at([bytes, 0], [bytes, 0], [0; 2], [0; 2]), is_over).is_some()
+            };
+            assert!(look(4_000, false), "{more}");
+            assert_eq!(look(4_000 + more, true), is_told, "{more}");
+        }
     }
 
     proptest! {
