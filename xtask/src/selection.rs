@@ -71,7 +71,6 @@ const EVERY_COMMIT: &[Selected] = &[
             "namespaces::accepted_network_namespace_is_a_reported_blind_spot",
             "output::closed_output_does_not_end_the_agent",
             "over_tls::asynchronous_python_client_over_https_is_reported",
-            "over_tls::bun_client_over_https_is_reported",
             "over_tls::calls_of_curl_and_wget_over_https_are_reported",
             "profiles::each_client_is_matched_to_its_own_profile",
             "queries",

@@ -102,12 +102,6 @@ fn node_http2_client_over_https_is_reported() -> Result<()> {
 
 /// Its BoringSSL is found by the errors that it reports: it has no symbols.
 #[test]
-fn bun_client_over_https_is_reported() -> Result<()> {
-    let bun = places::real_servers().join("node/node_modules/@oven/bun-linux-x64/bin/bun");
-    all_is_read(&bun, "over_tls.mjs", "fetch")
-}
-
-#[test]
 fn bun_http2_client_over_https_is_reported() -> Result<()> {
     let bun = places::real_servers().join("node/node_modules/@oven/bun-linux-x64/bin/bun");
     all_is_read(&bun, "over_tls.mjs", "http2")
