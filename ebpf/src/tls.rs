@@ -11,7 +11,8 @@ use aya_ebpf::{
     maps::{HashMap, LruHashMap},
 };
 use mcpwarden_abi::{
-    CLIENT_TO_SERVER, ConnectionId, Socket, TLS_HANDSHAKE, TLS_UNBOUND, TLS_WRITE, TlsConnection, TlsLast,
+    CLIENT_TO_SERVER, ConnectionId, Socket, TLS_HANDSHAKE, TLS_RECORD_OVERHEAD, TLS_UNBOUND, TLS_WRITE,
+    TlsConnection, TlsLast,
 };
 
 use crate::{kernel, source::read, tables};
@@ -37,8 +38,6 @@ const APPLICATION_DATA: u8 = 23;
 const SHORTEST_FRAGMENT: u64 = 512;
 /// Most bytes of the end of a handshake, which a first text may follow in one write: a change of cipher and `Finished` (RFC 8446, section 4.4.4).
 const HANDSHAKE_END: u64 = 128;
-/// Most that a record adds to its text: header, nonce, padding and tag. Bytes.
-const RECORD_OVERHEAD: u64 = 64;
 
 /// A connection of a library in the current process.
 #[inline(always)]
@@ -171,7 +170,7 @@ fn bind(key: ConnectionId, socket: *mut Socket, kind: u8, bytes: u64) -> bool {
         && last.shows_handshakes != 0
         && (last.role == TLS_HANDSHAKE || OTHERS.get_ptr(&connection).is_none());
     let records = last.bytes / SHORTEST_FRAGMENT + 1;
-    let most = last.bytes + records * RECORD_OVERHEAD + HANDSHAKE_END;
+    let most = last.bytes + records * TLS_RECORD_OVERHEAD + HANDSHAKE_END;
     let is_text = matches!(kind, APPLICATION_DATA | CHANGE_CIPHER_SPEC)
         && last.role == TLS_WRITE
         && (last.is_under_way != 0 || last.pending != 0)

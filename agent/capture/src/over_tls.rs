@@ -3,11 +3,8 @@
 
 use std::collections::HashMap;
 
-use mcpwarden_abi::{Encrypted, SoFar};
+use mcpwarden_abi::{Encrypted, SoFar, TLS_RECORD_OVERHEAD};
 
-/// What each call of a library adds to its plaintext at most: header, explicit nonce, padding to a block and tag of one record, for each
-/// record that the text of the call takes.
-const RECORD_OVERHEAD: u64 = 64;
 /// Most plaintext of a record: RFC 8446, section 5.1.
 const RECORD_BYTES: u64 = 1 << 14;
 /// What is no text of the program in each direction, at most: the rest of a handshake that was seen, with the chain of certificates; tickets;
@@ -46,17 +43,12 @@ struct Seen {
 }
 
 impl OverTls {
-    /// Why the TLS of a process is not read; `None` where it is.
+    /// Why the TLS of a process is not read; `None` where it is, or where the process has no connection any more.
     pub(crate) fn note(&mut self, pid: u32, unread: Option<String>) {
         match unread {
             Some(why) => drop(self.why.insert(pid, why)),
             None => drop(self.why.remove(&pid)),
         }
-    }
-
-    /// A process has no connection any more.
-    pub(crate) fn forget_process(&mut self, pid: u32) {
-        self.why.remove(&pid);
     }
 
     /// A connection is over: what was counted of it is no more.
@@ -111,7 +103,7 @@ fn unread(now: &SoFar) -> [u64; 2] {
         let plaintext = now.streams[direction].offset;
         let records = calls[direction].saturating_add(plaintext / RECORD_BYTES);
         let explained =
-            plaintext.saturating_add(records.saturating_mul(RECORD_OVERHEAD)).saturating_add(OTHER_BYTES);
+            plaintext.saturating_add(records.saturating_mul(TLS_RECORD_OVERHEAD)).saturating_add(OTHER_BYTES);
         all[direction].saturating_sub(unbound[direction]).saturating_sub(explained)
     };
     let before = before(now);

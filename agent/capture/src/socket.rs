@@ -60,8 +60,8 @@ impl Connected {
         path: String,
         kind: ServerType,
     ) -> Reached {
-        let Self { client, address, server, netns, declared, adopted, is_over_tls, .. } = self;
-        let read_in_client = is_over_tls;
+        let Self { client, address, server, netns, declared, adopted, is_over_tls: read_in_client, .. } =
+            self;
         Reached {
             connection,
             time,
@@ -311,7 +311,7 @@ impl Sockets {
             return;
         }
         self.counts.remove(&client);
-        self.over_tls.forget_process(client.0);
+        self.over_tls.note(client.0, None);
         if self.http.is_linked(client) {
             self.without.insert(client);
         }

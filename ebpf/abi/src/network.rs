@@ -351,6 +351,9 @@ pub struct TlsCookie {
     pub shows_handshakes: bool,
 }
 
+/// Most that a record of TLS adds to its text: header, explicit nonce, padding to a block and tag. Bytes.
+pub const TLS_RECORD_OVERHEAD: u64 = 64;
+
 /// In place of a register: there is no such argument.
 pub const TLS_NO_ARGUMENT: u8 = 15;
 /// It takes plaintext to send.

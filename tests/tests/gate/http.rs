@@ -65,11 +65,20 @@ fn chunked(pieces: &[&str]) -> String {
 }
 
 /// A call with arguments that the reason has room in.
-pub(crate) fn wordy_add(id: u64) -> String {
+fn wordy_add(id: u64) -> String {
     let arguments = r#"{"text":"as long as the reason that takes its place"}"#;
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"add","arguments":{arguments}}}}}"#
     )
+}
+
+/// A call with this id that is denied, in one of two lengths, or that is not.
+pub(crate) fn call_of(id: u64, is_denied: bool) -> String {
+    match (is_denied, id % 3) {
+        (false, _) => echo(id, "add").to_string(),
+        (true, 0) => add(id).to_string(),
+        (true, _) => wordy_add(id),
+    }
 }
 
 fn is_answered(answer: &Value) -> bool {
@@ -125,11 +134,7 @@ fn denied_call_over_http_is_neutralized_and_session_continues() -> Result<()> {
         for which in 0..forms(&add(0).to_string()).len() {
             for is_denied in [true, true, false] {
                 id += 1;
-                let message = match (is_denied, id % 3) {
-                    (false, _) => echo(id, "add").to_string(),
-                    (true, 0) => add(id).to_string(),
-                    (true, _) => wordy_add(id),
-                };
+                let message = call_of(id, is_denied);
                 let (form, parts) = forms(&message).swap_remove(which);
                 let came = client.write(&parts, 1).with_context(|| format!("{address}, {form}"))?;
                 let (_, answer) = &came.answers[0];

@@ -15,7 +15,7 @@ use mcpwarden_tests::transcript::Dir;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::http::{call, forms, wordy_add};
+use crate::http::{call, call_of, forms};
 
 /// An agent that stops calls of `add` in this way.
 fn watched(test: &str, server: &Server, mode: &str) -> Result<Option<(TempDir, Agent)>> {
@@ -140,11 +140,7 @@ fn denied_call_over_https_is_neutralized_in_any_form() -> Result<()> {
     for which in 0..forms(&add(0).to_string()).len() {
         for is_denied in [true, true, false] {
             id += 1;
-            let message = match (is_denied, id % 3) {
-                (false, _) => echo(id, "add").to_string(),
-                (true, 0) => add(id).to_string(),
-                (true, _) => wordy_add(id),
-            };
+            let message = call_of(id, is_denied);
             let (form, parts) = forms(&message).swap_remove(which);
             let (errors, answers) = client.step(&json!({"write": parts, "answers": 1})).context(form)?;
             let answer = answers.first().context(form)?;

@@ -242,19 +242,25 @@ fn loopback_servers_differ_by_network_namespace() {
     }
 }
 
+/// A client of a user reaches a server that lists one tool: whether that counts as changed.
+fn is_told_of_a_change(bench: &mut Bench, uid: u32, reached: Reached, description: &str) -> bool {
+    let connection = reached.connection.0;
+    let time = Timestamp(bench.now);
+    let client = Process { pid: 5 + uid, uid: Some(uid), ..Process::default() };
+    bench.input(Input::Reached(Reached { time, client, ..reached }));
+    bench.c2s(connection, HELLO);
+    bench.s2c(connection, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}"#);
+    bench.c2s(connection, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let tool = format!(r#"{{"name":"a","description":"{description}"}}"#);
+    bench.s2c(connection, &format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{tool}]}}}}"#));
+    bench.events().iter().any(|event| event["type"] == "mcp_tool_changed")
+}
+
 /// Whose clients list a server one after the other, and whether the second is told of a change.
 #[test]
 fn declared_url_pins_are_shared_across_users() {
     let list = |bench: &mut Bench, connection: u64, uid: u32, declared: &[&str], description: &str| {
-        let time = Timestamp(bench.now);
-        let client = Process { pid: 5 + uid, uid: Some(uid), ..Process::default() };
-        bench.input(Input::Reached(Reached { time, client, ..reached(connection, declared, "/mcp") }));
-        bench.c2s(connection, HELLO);
-        bench.s2c(connection, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}"#);
-        bench.c2s(connection, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
-        let tool = format!(r#"{{"name":"a","description":"{description}"}}"#);
-        bench.s2c(connection, &format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{tool}]}}}}"#));
-        bench.events().iter().any(|event| event["type"] == "mcp_tool_changed")
+        is_told_of_a_change(bench, uid, reached(connection, declared, "/mcp"), description)
     };
     for (declared, uids, changed) in [
         (&["alone"][..], [0, 1000], true),
@@ -273,16 +279,8 @@ fn declared_url_pins_are_shared_across_users() {
 #[test]
 fn pins_of_what_a_client_tells_are_its_users() {
     let list = |bench: &mut Bench, connection: u64, (uid, read_in_client): (u32, bool), description: &str| {
-        let time = Timestamp(bench.now);
-        let client = Process { pid: 5 + uid, uid: Some(uid), ..Process::default() };
-        let reached = Reached { time, client, read_in_client, ..reached(connection, &["alone"], "/mcp") };
-        bench.input(Input::Reached(reached));
-        bench.c2s(connection, HELLO);
-        bench.s2c(connection, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}"#);
-        bench.c2s(connection, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
-        let tool = format!(r#"{{"name":"a","description":"{description}"}}"#);
-        bench.s2c(connection, &format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{tool}]}}}}"#));
-        bench.events().iter().any(|event| event["type"] == "mcp_tool_changed")
+        let reached = Reached { read_in_client, ..reached(connection, &["alone"], "/mcp") };
+        is_told_of_a_change(bench, uid, reached, description)
     };
     for (first, second, changed) in [
         ((1000, true), (1000, true), true),
