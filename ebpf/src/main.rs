@@ -123,10 +123,17 @@ pub fn tls_judged(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// It returns.
+/// It has returned.
 #[uretprobe]
 pub fn tls_returned(ctx: RetProbeContext) -> u32 {
     tls_probes::returned(&ctx);
+    0
+}
+
+/// One of Go is at an instruction that returns: Go moves its stacks, and a probe at a function's return would end the program.
+#[uprobe]
+pub fn tls_returns(ctx: ProbeContext) -> u32 {
+    tls_probes::returns(&ctx);
     0
 }
 

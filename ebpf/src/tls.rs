@@ -1,12 +1,12 @@
 //! Connections over TLS, whose plaintext is read in the client: see [`crate::tls_probes`].
 //!
 //! The socket of such a connection carries bytes that say nothing. Its entry is the same as that of one in plain text, and what is captured
-//! for it is the plaintext. Which connection of the library a socket is, shows when a thread writes a record to the socket that the library's
-//! last call in that thread has made. Some libraries write within the call, others leave that to the program, which writes next.
+//! for it is the plaintext. Which connection of the library a socket is, shows when a thread (in Go, a goroutine) writes a record to the socket
+//! that its last call of the library has made. Some libraries write within the call, others leave that to the program, which writes next.
 
 use aya_ebpf::{
     bindings::{BPF_ANY, BPF_F_NO_PREALLOC},
-    helpers::bpf_get_current_pid_tgid,
+    helpers::{bpf_get_current_pid_tgid, generated::bpf_task_pt_regs},
     macros::map,
     maps::{HashMap, LruHashMap},
 };
@@ -15,11 +15,18 @@ use mcpwarden_abi::{
     TlsConnection, TlsLast,
 };
 
-use crate::{kernel, source::read, tables};
+use crate::{
+    kernel::{self, Ptr, load},
+    source::read,
+    tables,
+};
 
-/// The last call of each thread.
+/// Who calls a library: a thread and 0, or in Go, which lets other threads go on with calls, a process and the address of a goroutine.
+pub type Caller = [u64; 2];
+
+/// The last call of each.
 #[map(name = "TLS_LAST")]
-pub static LAST: LruHashMap<u64, TlsLast> = LruHashMap::with_max_entries(16_384, 0);
+pub static LAST: LruHashMap<Caller, TlsLast> = LruHashMap::with_max_entries(16_384, 0);
 
 /// The sockets of connections. An entry goes with its socket: there are no more than of these.
 #[map(name = "TLS_SOCKETS")]
@@ -50,6 +57,34 @@ pub fn connection(address: u64) -> TlsConnection {
 #[inline(always)]
 pub fn started() -> u32 {
     (kernel::started() / 1_000) as u32
+}
+
+/// The current thread, as one that calls a library of C.
+#[inline(always)]
+pub fn thread() -> Caller {
+    [bpf_get_current_pid_tgid(), 0]
+}
+
+/// A goroutine of the current process.
+#[inline(always)]
+pub fn goroutine(address: u64) -> Caller {
+    [bpf_get_current_pid_tgid() >> 32, address]
+}
+
+/// The last call of the current thread, or of the goroutine that it runs: in a system call, r14 has the address of that.
+#[inline(always)]
+fn last() -> Option<*mut TlsLast> {
+    /// In `struct pt_regs` (`arch/x86/include/asm/ptrace.h`).
+    const R14: usize = 8;
+    if let Some(last) = LAST.get_ptr_mut(thread()) {
+        return Some(last);
+    }
+    // SAFETY: a helper that takes a task.
+    let regs = unsafe { bpf_task_pt_regs(kernel::current() as *mut _) } as Ptr;
+    if regs.is_null() {
+        return None;
+    }
+    LAST.get_ptr_mut(goroutine(load(regs, R14)))
 }
 
 /// A connection whose bytes are encrypted, and whose plaintext is read in the client.
@@ -126,7 +161,7 @@ pub extern "C" fn encrypted(key: ConnectionId, direction: u32, bytes: u64, addre
     let mut pending = 0;
     let kind = if is_unbound && from_client { read::<u8>(address).unwrap_or(0) } else { 0 };
     if is_unbound && from_client && bind(key, socket, kind, bytes) {
-        if let Some(last) = LAST.get_ptr_mut(bpf_get_current_pid_tgid()) {
+        if let Some(last) = last() {
             // SAFETY: a live map value, of this thread alone.
             unsafe {
                 pending = (*last).pending;
@@ -150,15 +185,15 @@ pub extern "C" fn encrypted(key: ConnectionId, direction: u32, bytes: u64, addre
 #[inline(always)]
 pub fn pending() -> u64 {
     // SAFETY: a live map value.
-    LAST.get_ptr(bpf_get_current_pid_tgid()).map_or(0, |last| unsafe { (*last).buffer })
+    last().map_or(0, |last| unsafe { (*last).buffer })
 }
 
 /// The current thread has written so many bytes to a socket, which begin with a record of this kind: they are of the connection that it has called
 /// the library about, where they can be what that call has made. Whether it is one.
 #[inline(always)]
 fn bind(key: ConnectionId, socket: *mut Socket, kind: u8, bytes: u64) -> bool {
-    let Some(last) = LAST.get_ptr(bpf_get_current_pid_tgid()) else { return false };
-    // SAFETY: a live map value, of this thread alone.
+    let Some(last) = last() else { return false };
+    // SAFETY: a live map value, of this thread or goroutine alone.
     let last = unsafe { &*last };
     let connection = connection(last.connection);
     // Its thread may have had the number of this one.

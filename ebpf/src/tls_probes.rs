@@ -3,14 +3,14 @@
 use aya_ebpf::{
     EbpfContext as _,
     bindings::BPF_ANY,
-    helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid},
+    helpers::bpf_get_attach_cookie,
     macros::map,
     maps::LruHashMap,
     programs::{ProbeContext, RetProbeContext},
 };
 use mcpwarden_abi::{
     CLIENT_TO_SERVER, ConnectionId, Counter, SERVER_TO_CLIENT, TLS_FREE, TLS_HANDSHAKE, TLS_NO_ARGUMENT,
-    TLS_READ, TLS_UNBOUND, TLS_WRITE, TlsCall, TlsCookie, TlsLast,
+    TLS_RAX, TLS_READ, TLS_UNBOUND, TLS_WRITE, TlsCall, TlsCookie, TlsLast,
 };
 
 use crate::{
@@ -18,12 +18,12 @@ use crate::{
     kernel::at_most,
     source::{Coming, Source, read},
     tables,
-    tls::{self, LAST, socket_over_tls},
+    tls::{self, Caller, LAST, socket_over_tls},
 };
 
-/// Calls under way, by thread.
+/// Calls under way.
 #[map(name = "TLS_CALLS")]
-static CALLS: LruHashMap<u64, TlsCall> = LruHashMap::with_max_entries(16_384, 0);
+static CALLS: LruHashMap<Caller, TlsCall> = LruHashMap::with_max_entries(16_384, 0);
 
 /// Most bytes that one call moves: more than a buffer of a client has.
 const MOST: u64 = 1 << 30;
@@ -33,8 +33,8 @@ const MOST: u64 = 1 << 30;
 pub fn called(ctx: &ProbeContext) {
     // SAFETY: a helper on the hook's own context.
     let cookie = TlsCookie::of(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
-    let thread = bpf_get_current_pid_tgid();
     let arguments = Arguments::of(ctx);
+    let caller = arguments.caller(cookie);
     let address = arguments.at(cookie.connection);
     if address <= TLS_UNBOUND {
         return;
@@ -55,7 +55,7 @@ pub fn called(ctx: &ProbeContext) {
         shows_handshakes: cookie.shows_handshakes as u8,
         zero: 0,
     };
-    if let Some(before) = LAST.get_ptr(thread) {
+    if let Some(before) = LAST.get_ptr(caller) {
         // SAFETY: a live map value.
         let before = unsafe { *before };
         if before.pending != 0 && before.connection == address && cookie.role != TLS_WRITE {
@@ -64,7 +64,7 @@ pub fn called(ctx: &ProbeContext) {
             tables::count(Counter::TlsUnbound, before.pending);
         }
     }
-    let _ = LAST.insert(thread, last, BPF_ANY as u64);
+    let _ = LAST.insert(caller, last, BPF_ANY as u64);
     if cookie.role == TLS_HANDSHAKE {
         return;
     }
@@ -74,7 +74,7 @@ pub fn called(ctx: &ProbeContext) {
         length,
         done: if cookie.done == TLS_NO_ARGUMENT { 0 } else { arguments.at(cookie.done) },
     };
-    let _ = CALLS.insert(thread, call, BPF_ANY as u64);
+    let _ = CALLS.insert(caller, call, BPF_ANY as u64);
 }
 
 /// A function of a library is called that takes plaintext: the gate judges that.
@@ -118,30 +118,45 @@ fn text_of(ctx: &ProbeContext, text: &mut Text) {
     text.length = arguments.at(cookie.length) & u32::MAX as u64;
 }
 
-/// It returns.
+/// It has returned.
 #[inline(always)]
 pub fn returned(ctx: &RetProbeContext) {
-    let thread = bpf_get_current_pid_tgid();
-    let Some(call) = CALLS.get_ptr(thread) else {
+    // SAFETY: a helper on the hook's own context.
+    let cookie = TlsCookie::of(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
+    over(tls::thread(), ctx.ret(), cookie);
+}
+
+/// It is about to return.
+#[inline(always)]
+pub fn returns(ctx: &ProbeContext) {
+    // SAFETY: a helper on the hook's own context.
+    let cookie = TlsCookie::of(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
+    let arguments = Arguments::of(ctx);
+    over(arguments.caller(cookie), arguments.at(TLS_RAX), cookie);
+}
+
+/// The call of a function that reads or writes is over, with this result.
+#[inline(always)]
+fn over(caller: Caller, result: u64, cookie: TlsCookie) {
+    let Some(call) = CALLS.get_ptr(caller) else {
         tables::count(Counter::TlsUntold, 1);
         return;
     };
     // SAFETY: a live map value.
     let TlsCall { connection: address, buffer, length, done } = unsafe { *call };
-    let _ = CALLS.remove(thread);
-    // SAFETY: a helper on the hook's own context.
-    let cookie = TlsCookie::of(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
-    let bytes = moved(ctx.ret(), done, length);
+    let _ = CALLS.remove(caller);
+    let bytes = moved(result, done, length);
     let connection = tls::connection(address);
     let socket = tls::socket_of(&connection);
-    if let Some(last) = LAST.get_ptr_mut(thread)
-        // SAFETY: a live map value, of this thread alone.
+    if let Some(last) = LAST.get_ptr_mut(caller)
+        // SAFETY: a live map value, of this caller alone.
         && unsafe { (*last).connection } == address
     {
         // SAFETY: as above.
         unsafe {
             (*last).is_under_way = 0;
-            if socket.is_none() && cookie.role == TLS_WRITE && bytes != 0 {
+            // Go writes to the socket within the call.
+            if socket.is_none() && cookie.role == TLS_WRITE && bytes != 0 && !cookie.is_go {
                 ((*last).pending, (*last).buffer) = (bytes, buffer);
             }
         }
@@ -192,8 +207,12 @@ fn moved(result: u64, done: u64, length: u64) -> u64 {
     bytes
 }
 
-/// What is in the six registers of arguments.
-struct Arguments([u64; 6]);
+/// What is in the registers of arguments: [`TlsCookie`] has them in this order.
+struct Arguments {
+    all: [u64; 8],
+    /// r14: Go keeps the address of its goroutine there.
+    goroutine: u64,
+}
 
 impl Arguments {
     /// All of them are read, each by itself: the verifier lets no number be added to the context.
@@ -202,20 +221,31 @@ impl Arguments {
         let regs = ctx.regs;
         // SAFETY: the context of a uprobe is its registers.
         unsafe {
-            Self([
-                (&raw const (*regs).rdi).read_volatile(),
-                (&raw const (*regs).rsi).read_volatile(),
-                (&raw const (*regs).rdx).read_volatile(),
-                (&raw const (*regs).rcx).read_volatile(),
-                (&raw const (*regs).r8).read_volatile(),
-                (&raw const (*regs).r9).read_volatile(),
-            ])
+            Self {
+                all: [
+                    (&raw const (*regs).rdi).read_volatile(),
+                    (&raw const (*regs).rsi).read_volatile(),
+                    (&raw const (*regs).rdx).read_volatile(),
+                    (&raw const (*regs).rcx).read_volatile(),
+                    (&raw const (*regs).r8).read_volatile(),
+                    (&raw const (*regs).r9).read_volatile(),
+                    (&raw const (*regs).rax).read_volatile(),
+                    (&raw const (*regs).rbx).read_volatile(),
+                ],
+                goroutine: (&raw const (*regs).r14).read_volatile(),
+            }
         }
     }
 
     /// One of them; 0 where there is no such register.
     #[inline(always)]
     fn at(&self, register: u8) -> u64 {
-        self.0.get(register as usize).copied().unwrap_or(0)
+        self.all.get(register as usize).copied().unwrap_or(0)
+    }
+
+    /// Who calls.
+    #[inline(always)]
+    fn caller(&self, cookie: TlsCookie) -> Caller {
+        if cookie.is_go { tls::goroutine(self.goroutine) } else { tls::thread() }
     }
 }

@@ -39,6 +39,7 @@ pub fn install(packages: &Packages) -> Result<()> {
 pub fn install_more(packages: &Packages) -> Result<()> {
     lintian(packages)?;
     rust_sdk(&directory().join("rust"))?;
+    go_client(&directory().join("go"))?;
     docker(packages, &directory().join("docker"))
 }
 
@@ -61,6 +62,46 @@ fn rust_sdk(directory: &Path) -> Result<()> {
             .env_remove("CARGO_TARGET_DIR"),
         "check the network, then try again",
     )?;
+    stamp.write()
+}
+
+/// A client in Go, with the compiler of `tests/clients/go/requirements.txt`, which is not kept.
+fn go_client(directory: &Path) -> Result<()> {
+    let sources = root().join("tests/clients/go");
+    let all = ["requirements.txt", "go.mod", "main.go"].map(|name| sources.join(name));
+    let stamp = Stamp::new(directory, &[&all[0], &all[1], &all[2]])?;
+    if stamp.is_current() {
+        done("client in Go");
+        return Ok(());
+    }
+    doing("building a client in Go (70 MB to download, half a minute): the tests drive it");
+    remove(directory)?;
+    let compiler = directory.join("compiler");
+    fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    run_silent(
+        Command::new("python3").args(["-m", "venv"]).arg(&compiler),
+        "install python3-venv, then try again",
+    )?;
+    let advice = "check the network, then try again";
+    run_silent(
+        Command::new(compiler.join("bin/pip"))
+            .args(["install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r"])
+            .arg(&all[0]),
+        advice,
+    )?;
+    run_silent(
+        Command::new(compiler.join("bin/go"))
+            // As it is published: without symbols.
+            .args(["build", "-ldflags=-s -w", "-o"])
+            .arg(directory.join("over_tls"))
+            .arg(".")
+            .current_dir(&sources)
+            .envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local"), ("GOFLAGS", "-buildvcs=false")])
+            .env("GOCACHE", compiler.join("cache"))
+            .env("GOPATH", compiler.join("path")),
+        advice,
+    )?;
+    remove(&compiler)?;
     stamp.write()
 }
 

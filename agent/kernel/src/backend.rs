@@ -18,13 +18,13 @@ use super::{
     btf::Btf,
     bytecode::OBJECT,
     fire,
-    hooks::{self, Ground, Hook, Hooks, Links, Scan, Way, load_scan},
+    hooks::{self, Ground, Hook, Hooks, Links, Scan, load_scan},
     layout, log,
-    modify_return::ModifyReturn,
     object::Object,
     pins::{self, short},
     requirements,
     stats::{self, ProgramStats},
+    tls,
 };
 
 /// What captures.
@@ -73,6 +73,8 @@ pub struct Report {
     pub trampolines: Result<Vec<(String, Option<String>)>, String>,
     /// The same of the gate.
     pub gate: Result<Vec<(String, Option<String>)>, String>,
+    /// The way in which functions of TLS libraries are probed, or why they cannot be.
+    pub tls: Result<&'static str, String>,
     /// Why it is not known whether what is attached runs.
     pub unproven: Option<String>,
     /// What the kernel says of each program that it took.
@@ -123,15 +125,10 @@ impl Loaded {
             loader.map_pin_path(name, path.as_path());
         }
         let ebpf = loader.load(&OBJECT.0)?;
-        let modify_return = match way {
-            Way::Lsm => Ok(ModifyReturn::default()),
-            Way::ModifyReturn => ModifyReturn::of(&ebpf),
-        };
-        let (modify_return, gate) = match modify_return {
-            Ok(modify_return) => (modify_return, gate),
-            Err(error) => (ModifyReturn::default(), Err(error)),
-        };
-        let ebpf = Object::new(ebpf, modify_return);
+        let ebpf = Object::new(ebpf).map_err(|reason| {
+            let hook = "the tables".to_owned();
+            KernelError::Hook { action: "open", hook, reason }
+        })?;
         Ok(Self { ebpf, btf, processes, tracepoints, trampolines, gate })
     }
 
@@ -216,6 +213,7 @@ impl Loaded {
             hooks::attach_all(&mut ebpf, &hooks, &ground, false).map_err(|error| error.to_string())?;
             Ok(hooks)
         });
+        let tls = tls::self_test(&ebpf, gate.is_ok());
         let programs = stats::of_programs(&ebpf);
         let proof = Proof::of(&ebpf);
         let silent = |hook: &Hook| proof.as_ref().ok()?.silent(hook);
@@ -231,7 +229,7 @@ impl Loaded {
             .collect();
         hooks.extend(scans);
         hooks.extend(tracepoints.blind_spots.into_iter().map(|(place, why)| (place, Some(why))));
-        Report { hooks, trampolines, gate, unproven: proof.err(), programs }
+        Report { hooks, trampolines, gate, tls, unproven: proof.err(), programs }
     }
 }
 

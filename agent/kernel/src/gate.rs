@@ -73,11 +73,6 @@ impl Gate {
         self.hooks.as_ref().is_ok_and(|hooks| kept.has(hooks))
     }
 
-    /// Whether calls can be stopped on this kernel.
-    pub(super) fn can_be_used(&self) -> bool {
-        self.hooks.is_ok()
-    }
-
     /// What was left of it.
     fn left(&self) -> Result<GateLeft, MapError> {
         let settings = self.settings.get(&0, 0)?;

@@ -18,6 +18,7 @@ mod members;
 mod modify_return;
 mod object;
 pub mod pins;
+mod relocated;
 pub mod requirements;
 mod resume;
 mod ring;
@@ -28,6 +29,7 @@ mod stats;
 mod sys;
 mod table;
 mod tls;
+mod uprobe;
 
 use std::{
     collections::{self, HashSet},
@@ -35,6 +37,7 @@ use std::{
     fs::File,
     io::{self, Read as _},
     path::Path,
+    sync::Arc,
 };
 
 use aya::{
@@ -66,7 +69,7 @@ pub use hooks::Way;
 pub use resume::Met;
 pub use ring::Ring;
 pub use stats::{MOST_STEPS, ProgramStats};
-pub use tls::{TlsFunction, TlsProbes, TlsPrograms};
+pub use tls::{TlsFunction, TlsProbes, TlsPrograms, TlsReturn};
 
 /// Where the kernel keeps its types.
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
@@ -154,6 +157,7 @@ pub struct Kernel {
     members: Members,
     addresses: Addresses,
     gate: Gate,
+    tls: Arc<TlsPrograms>,
     /// Servers without a connection or a process, when they were last looked for.
     unclaimed: HashSet<u64>,
     confirms_refused: u64,
@@ -206,8 +210,10 @@ impl Kernel {
     fn of(attached: Attached, addresses: Addresses) -> Result<Self, KernelError> {
         let Attached { mut ebpf, links: _, backend, places, blind_spots, gate } = attached;
         let walked = Walked::of(&ebpf);
+        let tls = TlsPrograms::of(ebpf.tables(), gate.is_ok());
         Ok(Self {
             walked,
+            tls: Arc::new(tls),
             connections: take(&mut ebpf, "CONNECTIONS")?,
             sockets: Sockets::take(&mut ebpf)?,
             confirmed: take(&mut ebpf, "CONFIRMED")?,
@@ -392,8 +398,7 @@ impl Kernel {
     /// Lifts the budgets of a connection. Where the processes of its server may connect is what the rules of `set`
     /// say ([`abi::SET_ALL`]: it has none of its own).
     pub fn confirm(&mut self, id: u64, set: u16) {
-        // Full table: the connection keeps the budget of a candidate, and what exceeds it shows as a gap; and its server's
-        // own rules do not hold.
+        // Full table: what exceeds the budget of a candidate shows as a gap, and the server's own rules do not hold.
         let refused = self.confirmed.insert(id, u32::from(set), 0).is_err();
         self.confirms_refused += u64::from(refused);
     }

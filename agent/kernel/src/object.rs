@@ -8,19 +8,29 @@ use std::{
 
 use aya::{Ebpf, programs::links::FdLink};
 
-use super::{brief::brief, modify_return::ModifyReturn, sys};
+use super::{brief::brief, modify_return::ModifyReturn, relocated::Tables, sys};
 
 /// See above. Dropping it detaches everything but links that were taken out.
 pub struct Object {
     ebpf: Ebpf,
     /// The same programs, attached in the other way.
     pub modify_return: ModifyReturn,
+    tables: Tables,
 }
 
 impl Object {
-    /// What aya loaded, and what may be attached besides.
-    pub fn new(ebpf: Ebpf, modify_return: ModifyReturn) -> Self {
-        Self { ebpf, modify_return }
+    /// What aya has just loaded.
+    ///
+    /// # Errors
+    /// A table of it cannot be opened once more.
+    pub fn new(ebpf: Ebpf) -> Result<Self, String> {
+        let tables = Tables::of(&ebpf)?;
+        Ok(Self { ebpf, modify_return: ModifyReturn::of(tables.clone()), tables })
+    }
+
+    /// Its tables.
+    pub fn tables(&self) -> Tables {
+        self.tables.clone()
     }
 
     /// The programs that are loaded, by name: each in whichever way it is.

@@ -1,8 +1,8 @@
 //! What the agent needs around it, and what to do where it is missing.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::LazyLock};
 
-use super::{BTF_PATH, hooks::Way};
+use super::{BTF_PATH, hooks::Way, sys};
 
 /// The oldest kernel that the kernel half is written for: `bpf_loop` is of 5.17, and 6.1 is the oldest that
 /// distributions still carry.
@@ -64,11 +64,17 @@ fn privileges_of(status: &str) -> Need {
 const LOCKDOWN_PATH: &str = "/sys/kernel/security/lockdown";
 
 /// Whether programs may write into the memory of processes. Under lockdown, and without CAP_SYS_ADMIN, the kernel refuses
-/// one that could.
+/// one that could. Where it does not say whether it is locked down, it is given one: not elsewhere, since it warns of each in its log.
 pub fn may_write_memory() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let open = fs::read_to_string(LOCKDOWN_PATH).map_or(true, |state| state.contains("[none]"));
-    open && capabilities(&status) >> CAP_SYS_ADMIN & 1 == 1
+    static MAY: LazyLock<bool> = LazyLock::new(|| {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let is_open = match fs::read_to_string(LOCKDOWN_PATH) {
+            Ok(state) => state.contains("[none]"),
+            Err(_) => sys::takes_writes(),
+        };
+        is_open && capabilities(&status) >> CAP_SYS_ADMIN & 1 == 1
+    });
+    *MAY
 }
 
 /// Where the kernel lists its security modules, if securityfs is mounted.

@@ -90,6 +90,7 @@ impl Kernel {
     pub fn program_stats(&self) -> Vec<ProgramStats> {
         let mut all = of_programs(&self.ebpf);
         all.extend(self.kept.programs().filter_map(|(name, fd)| of(name, fd)));
+        all.extend(self.tls.stats());
         all
     }
 }

@@ -1,4 +1,4 @@
-//! bpf(2), where aya does not do it: pins of any object, and programs of a type that aya lacks. Layouts: `union bpf_attr`,
+//! bpf(2), where aya does not do it: pins of any object, and programs and links of types that aya lacks. Layouts: `union bpf_attr`,
 //! linux/bpf.h.
 
 use std::{
@@ -19,11 +19,18 @@ const OBJ_PIN: i64 = 6;
 const OBJ_GET: i64 = 7;
 const RAW_TRACEPOINT_OPEN: i64 = 17;
 const BTF_LOAD: i64 = 18;
+const LINK_CREATE: i64 = 28;
 
+/// `BPF_PROG_TYPE_KPROBE`
+const KPROBE: u32 = 2;
 /// `BPF_PROG_TYPE_TRACING`
 const TRACING: u32 = 26;
-/// `BPF_MODIFY_RETURN`
+/// Of `enum bpf_attach_type`.
 const MODIFY_RETURN: u32 = 26;
+const PERF_EVENT: u32 = 41;
+const TRACE_UPROBE_MULTI: u32 = 48;
+/// `BPF_F_UPROBE_MULTI_RETURN`
+const AT_RETURN: u32 = 1;
 /// `BPF_OBJ_NAME_LEN`, with the zero at its end.
 const NAME_BYTES: usize = 16;
 /// What the log of the verifier is given: nothing where it is not asked for, then this much, and where that is too little, this much.
@@ -90,20 +97,34 @@ pub fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
     bpf_fd(BTF_LOAD, &Attributes { types, log: 0, types_bytes, log_bytes: 0, log_level: 0, zero: 0 })
 }
 
-/// A program that runs before a function of the kernel and may answer in its place (`fmod_ret`, 5.7).
-pub struct ModifyReturn<'a> {
+/// What a program is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// To run before a function of the kernel and perhaps to answer in its place (`fmod_ret`, 5.7).
+    ModifyReturn {
+        /// The number of the function among the kernel's types.
+        target: u32,
+    },
+    /// For functions of programs, each of which is a perf event.
+    Uprobe,
+    /// For functions of programs, with one link for all in a file (6.6).
+    UprobeMulti,
+}
+
+/// A program, to be loaded.
+pub struct Program<'a> {
+    /// What it is for.
+    pub kind: Kind,
     /// Its name; the kernel keeps the first 15 bytes.
     pub name: &'a str,
     /// Its instructions, relocated, of 8 bytes each.
     pub instructions: &'a [u8],
     /// Under which it may use helpers.
     pub license: &'a CStr,
-    /// The types of its object.
-    pub types: BorrowedFd<'a>,
+    /// The types of its object, where it has some.
+    pub types: Option<BorrowedFd<'a>>,
     /// `struct bpf_func_info`, and how many bytes each has: callbacks are refused without.
     pub functions: (&'a [u8], usize),
-    /// The number of the function among the kernel's types.
-    pub target: u32,
 }
 
 /// The beginning of `BPF_PROG_LOAD`.
@@ -134,7 +155,7 @@ struct Load {
     zero: u32,
 }
 
-impl ModifyReturn<'_> {
+impl Program<'_> {
     /// Has the verifier take it. `Err`: why it does not, and where that can be had, its log.
     pub fn load(&self) -> Result<OwnedFd, (io::Error, String)> {
         let without_log = self.attributes().and_then(|attributes| bpf_fd(PROG_LOAD, &attributes));
@@ -167,25 +188,48 @@ impl ModifyReturn<'_> {
         const INSTRUCTION_BYTES: usize = 8;
         let count = |bytes: usize, each: usize| u32::try_from(bytes / each.max(1)).map_err(io::Error::other);
         let (functions, function_bytes) = self.functions;
+        let (kind, attach_type, target) = match self.kind {
+            Kind::ModifyReturn { target } => (TRACING, MODIFY_RETURN, target),
+            Kind::Uprobe => (KPROBE, 0, 0),
+            Kind::UprobeMulti => (KPROBE, TRACE_UPROBE_MULTI, 0),
+        };
         let mut name = [0; NAME_BYTES];
         for (into, byte) in name.iter_mut().zip(self.name.bytes().take(NAME_BYTES - 1)) {
             *into = byte;
         }
         Ok(Load {
-            kind: TRACING,
-            attach_type: MODIFY_RETURN,
+            kind,
+            attach_type,
             instruction_count: count(self.instructions.len(), INSTRUCTION_BYTES)?,
             instructions: self.instructions.as_ptr() as u64,
             license: self.license.as_ptr() as u64,
             name,
-            types: self.types.as_raw_fd().cast_unsigned(),
+            types: self.types.map_or(0, |types| types.as_raw_fd().cast_unsigned()),
             function_bytes: u32::try_from(function_bytes).map_err(io::Error::other)?,
             functions: functions.as_ptr() as u64,
             function_count: count(functions.len(), function_bytes)?,
-            target: self.target,
+            target,
             ..Load::default()
         })
     }
+}
+
+/// Whether the kernel takes a program that could write into the memory of processes.
+pub fn takes_writes() -> bool {
+    /// `*(u64 *)(r10 - 8) = 0; bpf_probe_write_user(0, r10 - 8, 8); return 0;`
+    const CODE: [[u8; 8]; 8] = [
+        [0x7a, 0x0a, 0xf8, 0xff, 0, 0, 0, 0],
+        [0xb7, 0x01, 0, 0, 0, 0, 0, 0],
+        [0xbf, 0xa2, 0, 0, 0, 0, 0, 0],
+        [0x07, 0x02, 0, 0, 0xf8, 0xff, 0xff, 0xff],
+        [0xb7, 0x03, 0, 0, 8, 0, 0, 0],
+        [0x85, 0, 0, 0, 36, 0, 0, 0],
+        [0xb7, 0, 0, 0, 0, 0, 0, 0],
+        [0x95, 0, 0, 0, 0, 0, 0, 0],
+    ];
+    let instructions = CODE.as_flattened();
+    let (kind, name, license) = (Kind::Uprobe, "may_write", c"GPL");
+    Program { kind, name, instructions, license, types: None, functions: (&[], 0) }.load().is_ok()
 }
 
 /// Attaches a tracing program to what it was loaded for: it runs until the link is closed everywhere.
@@ -201,6 +245,67 @@ pub fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
     let program = program.as_raw_fd().cast_unsigned();
     bpf_fd(RAW_TRACEPOINT_OPEN, &Attributes { name: 0, program, zero: 0 })
+}
+
+/// Has a program run at a perf event, which tells it this cookie (5.15), until the link is closed everywhere.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn attach_to_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>, cookie: u64) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Attributes {
+        program: u32,
+        event: u32,
+        attach_type: u32,
+        flags: u32,
+        cookie: u64,
+    }
+    let [program, event] = [program, event].map(|fd| fd.as_raw_fd().cast_unsigned());
+    bpf_fd(LINK_CREATE, &Attributes { program, event, attach_type: PERF_EVENT, flags: 0, cookie })
+}
+
+/// Has a program run in one process wherever it is in a file at one of these offsets, or where the functions that begin there return, with the
+/// cookie of the place, until the link is closed everywhere.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn attach_to_places(
+    program: BorrowedFd<'_>,
+    (pid, file): (u32, &Path),
+    (offsets, cookies): (&[u64], &[u64]),
+    at_return: bool,
+) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Attributes {
+        program: u32,
+        target: u32,
+        attach_type: u32,
+        flags: u32,
+        path: u64,
+        offsets: u64,
+        counters: u64,
+        cookies: u64,
+        count: u32,
+        multi_flags: u32,
+        pid: u32,
+        zero: u32,
+    }
+    let path = CString::new(file.as_os_str().as_bytes())?;
+    let attributes = Attributes {
+        program: program.as_raw_fd().cast_unsigned(),
+        target: 0,
+        attach_type: TRACE_UPROBE_MULTI,
+        flags: 0,
+        path: path.as_ptr() as u64,
+        offsets: offsets.as_ptr() as u64,
+        counters: 0,
+        cookies: cookies.as_ptr() as u64,
+        count: u32::try_from(offsets.len().min(cookies.len())).map_err(io::Error::other)?,
+        multi_flags: if at_return { AT_RETURN } else { 0 },
+        pid,
+        zero: 0,
+    };
+    bpf_fd(LINK_CREATE, &attributes)
 }
 
 #[cfg(test)]
@@ -228,13 +333,13 @@ mod tests {
     fn long_name_is_cut_and_ends_with_zero() {
         let types = std::fs::File::open("/dev/null").unwrap();
         for (name, expected) in [("short", &b"short\0"[..]), ("a_name_of_17_long", b"a_name_of_17_lo\0")] {
-            let program = ModifyReturn {
+            let program = Program {
+                kind: Kind::ModifyReturn { target: 7 },
                 name,
                 instructions: &[0; 16],
                 license: c"GPL",
-                types: types.as_fd(),
+                types: Some(types.as_fd()),
                 functions: (&[0; 24], 8),
-                target: 7,
             };
             let attributes = program.attributes().unwrap();
             assert!(attributes.name.starts_with(expected), "{name}: {:?}", attributes.name);

@@ -1,46 +1,78 @@
 //! Probes on the functions of TLS libraries, in one process each.
 
-use std::{num::NonZeroU32, path::Path};
+mod self_test;
 
-use aya::programs::{
-    ProbeKind, ProgramError, UProbe,
-    uprobe::{UProbeAttachPoint, UProbeLink, UProbeScope},
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError, TryLockError},
 };
+
+use aya::maps::PerCpuArray;
 use mcpwarden_abi::{TLS_WRITE, TlsCookie};
 
-use super::{Kernel, KernelError, brief::brief, hooks::program, object::Object};
+use super::{
+    Kernel, KernelError,
+    brief::brief,
+    object::Object,
+    relocated::{Relocated, Tables},
+    stats::{self, ProgramStats},
+    uprobe::{self, Place, Way},
+};
 
-/// What runs when a function is called, and when it returns.
-const CALLED: (&str, ProbeKind) = ("tls_called", ProbeKind::Entry);
-const JUDGED: (&str, ProbeKind) = ("tls_judged", ProbeKind::Entry);
-const RETURNED: (&str, ProbeKind) = ("tls_returned", ProbeKind::Return);
+/// What runs when a function is called, what the gate says of that, and what runs when it returns: at its return, or where it is about to.
+const CALLED: &str = "tls_called";
+const JUDGED: &str = "tls_judged";
+const RETURNED: &str = "tls_returned";
+const RETURNS: &str = "tls_returns";
+/// All of them.
+pub const PROGRAMS: [&str; 4] = [CALLED, JUDGED, RETURNED, RETURNS];
 
 /// A function that is to be probed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFunction {
-    /// Where it begins in its file: its return is probed by that. Bytes.
-    pub start: u64,
     /// Where its entry is probed. Bytes.
     pub entry: u64,
-    /// Whether something is known when it returns.
-    pub returns: bool,
+    /// What it returns.
+    pub returns: TlsReturn,
     /// What it does, and where its arguments are.
     pub cookie: TlsCookie,
 }
 
-/// The programs that run at probes. They are apart from the object: to attach and detach probes takes the kernel milliseconds each, which
-/// is done on a thread of its own.
+/// Where it shows what a function returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsReturn {
+    /// It is of no interest.
+    None,
+    /// At its return: where the function begins. Bytes.
+    Probed(u64),
+    /// At each of its instructions that return. Bytes.
+    Places(Vec<u64>),
+}
+
+/// The programs that run at probes. They are loaded when they are needed first, and apart from all others: to load and to attach them takes
+/// the kernel milliseconds, which is done on a thread of its own.
 pub struct TlsPrograms {
-    called: UProbe,
+    tables: Tables,
+    can_judge: bool,
+    loaded: Mutex<Option<Arc<Loaded>>>,
+}
+
+/// See there.
+struct Loaded {
+    way: Way,
+    called: OwnedFd,
     /// The gate's.
-    judged: Option<UProbe>,
-    returned: UProbe,
+    judged: Option<OwnedFd>,
+    returned: OwnedFd,
+    returns: OwnedFd,
 }
 
 /// The probes of a process. They are detached with it, which takes milliseconds.
 #[derive(Default)]
 pub struct TlsProbes {
-    links: Vec<UProbeLink>,
+    links: Vec<OwnedFd>,
     functions: usize,
 }
 
@@ -58,75 +90,127 @@ impl TlsProbes {
 }
 
 impl Kernel {
-    /// The programs of probes, which are loaded when they are asked for first.
-    ///
-    /// # Errors
-    /// The kernel refuses one.
-    pub fn tls_programs(&mut self) -> Result<TlsPrograms, KernelError> {
-        let (can_judge, ebpf) = (self.gate.can_be_used(), &mut self.ebpf);
-        let judged = can_judge.then(|| load(ebpf, JUDGED)).transpose().unwrap_or_else(|error| {
-            tracing::warn!("calls over TLS are not stopped: {error}");
-            None
-        });
-        Ok(TlsPrograms { called: load(ebpf, CALLED)?, judged, returned: load(ebpf, RETURNED)? })
+    /// The programs of probes.
+    pub fn tls_programs(&self) -> Arc<TlsPrograms> {
+        Arc::clone(&self.tls)
     }
 }
 
+/// Probes a function of this program, for `doctor`: the name of the way in which probes are attached on this kernel, or why none can be.
+pub(super) fn self_test(ebpf: &Object, can_judge: bool) -> Result<&'static str, String> {
+    let counters = ebpf.map("COUNTERS").ok_or("the kernel half lacks its counters")?;
+    let counters = PerCpuArray::try_from(counters).map_err(|error| brief(&error))?;
+    TlsPrograms::of(ebpf.tables(), can_judge).self_test(&counters)
+}
+
 impl TlsPrograms {
+    /// Those of an object with these tables; `can_judge`: calls can be stopped on this kernel.
+    pub(super) fn of(tables: Tables, can_judge: bool) -> Self {
+        Self { tables, can_judge, loaded: Mutex::new(None) }
+    }
+
+    /// Loads them, unless they are. The name of the way in which they are attached.
+    ///
+    /// # Errors
+    /// The kernel refuses one.
+    pub fn load(&self) -> Result<&'static str, KernelError> {
+        self.loaded().map(|loaded| loaded.way.name())
+    }
+
     /// Probes functions of a file in a process that has it mapped; `file` is a path that leads to it from here.
     ///
     /// # Errors
     /// The kernel refuses one of them: none is probed.
-    pub fn attach(
-        &mut self,
-        pid: u32,
-        file: &Path,
-        functions: &[TlsFunction],
-    ) -> Result<TlsProbes, KernelError> {
-        let mut links = Vec::new();
-        for function in functions {
-            if function.returns {
-                // First: a call whose return is not told is forgotten, a return without a call is nothing.
-                links.push(attach(&mut self.returned, (pid, file), function.start, function.cookie)?);
+    pub fn attach(&self, pid: u32, file: &Path, functions: &[TlsFunction]) -> Result<TlsProbes, KernelError> {
+        let loaded = self.loaded()?;
+        let links = loaded.attach((pid, file), functions).map_err(|error| {
+            let hint = match loaded.way {
+                Way::Events(_) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    "; this kernel takes CAP_SYS_ADMIN for it, newer ones (6.10 and later) do not"
+                }
+                _ => "",
+            };
+            KernelError::Hook {
+                action: "attach",
+                hook: format!("probes of {} in process {pid}", file.display()),
+                reason: format!("{error}{hint}"),
             }
-            links.push(attach(&mut self.called, (pid, file), function.entry, function.cookie)?);
-            if let Some(judged) = self.judged.as_mut().filter(|_| function.cookie.role == TLS_WRITE) {
-                links.push(attach(judged, (pid, file), function.entry, function.cookie)?);
-            }
-        }
+        })?;
         Ok(TlsProbes { links, functions: functions.len() })
     }
-}
 
-fn load(ebpf: &mut Object, (name, kind): (&'static str, ProbeKind)) -> Result<UProbe, KernelError> {
-    let fail = |error: ProgramError| KernelError::Hook {
-        action: "load",
-        hook: format!("uprobe/{name}"),
-        reason: brief(&error),
-    };
-    let program: &mut UProbe = program(ebpf, name)?;
-    match program.load() {
-        Ok(()) | Err(ProgramError::AlreadyLoaded) => {}
-        Err(error) => return Err(fail(error)),
+    /// What the kernel says of each that is loaded.
+    pub(super) fn stats(&self) -> Vec<ProgramStats> {
+        let loaded = match self.loaded.try_lock() {
+            Ok(loaded) => loaded.clone(),
+            Err(TryLockError::Poisoned(error)) => error.into_inner().clone(),
+            // They are being loaded.
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let Some(loaded) = loaded else { return Vec::new() };
+        let programs = [
+            (CALLED, Some(&loaded.called)),
+            (JUDGED, loaded.judged.as_ref()),
+            (RETURNED, Some(&loaded.returned)),
+            (RETURNS, Some(&loaded.returns)),
+        ];
+        programs.into_iter().filter_map(|(name, program)| stats::of(name, program?.as_fd())).collect()
     }
-    let info = program.info().map_err(fail)?;
-    // SAFETY: it is the information of a program of that type and kind.
-    unsafe { UProbe::from_program_info(info, name.into(), kind) }.map_err(fail)
+
+    fn loaded(&self) -> Result<Arc<Loaded>, KernelError> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = &*loaded {
+            return Ok(Arc::clone(loaded));
+        }
+        let new = Arc::new(Loaded::new(&self.tables, self.can_judge)?);
+        *loaded = Some(Arc::clone(&new));
+        Ok(new)
+    }
 }
 
-fn attach(
-    program: &mut UProbe,
-    (pid, file): (u32, &Path),
-    offset: u64,
-    cookie: TlsCookie,
-) -> Result<UProbeLink, KernelError> {
-    let fail = |error: ProgramError| KernelError::Hook {
-        action: "attach",
-        hook: format!("uprobe at {offset:#x} of {} in process {pid}", file.display()),
-        reason: brief(&error),
-    };
-    let point = UProbeAttachPoint { location: offset.into(), cookie: Some(cookie.pack()) };
-    let scope = NonZeroU32::new(pid).map_or(UProbeScope::CallingProcess, UProbeScope::OneProcess);
-    let link = program.attach(point, file, scope).map_err(fail)?;
-    program.take_link(link).map_err(fail)
+impl Loaded {
+    fn new(tables: &Tables, can_judge: bool) -> Result<Self, KernelError> {
+        let refused =
+            |name: &str, reason| KernelError::Hook { action: "load", hook: format!("uprobe/{name}"), reason };
+        let types = aya::Btf::from_sys_fs()?;
+        let programs = Relocated::of(tables, &types, &PROGRAMS).map_err(|error| refused(CALLED, error))?;
+        let way = uprobe::way(&programs, CALLED).map_err(|error| refused(CALLED, brief(&error)))?;
+        let load = |name| programs.load(name, way.kind()).map_err(|error| refused(name, error));
+        let judged = can_judge.then(|| load(JUDGED)).transpose().unwrap_or_else(|error| {
+            tracing::warn!("calls over TLS are not stopped: {error}");
+            None
+        });
+        Ok(Self { way, called: load(CALLED)?, judged, returned: load(RETURNED)?, returns: load(RETURNS)? })
+    }
+
+    fn attach(&self, of: (u32, &Path), functions: &[TlsFunction]) -> io::Result<Vec<OwnedFd>> {
+        let place = |offset, function: &TlsFunction| Place { offset, cookie: function.cookie.pack() };
+        let (mut called, mut judged) = (Vec::new(), Vec::new());
+        let (mut returned, mut returns) = (Vec::new(), Vec::new());
+        for function in functions {
+            called.push(place(function.entry, function));
+            if function.cookie.role == TLS_WRITE {
+                judged.push(place(function.entry, function));
+            }
+            match &function.returns {
+                TlsReturn::None => {}
+                TlsReturn::Probed(start) => returned.push(place(*start, function)),
+                TlsReturn::Places(places) => returns.extend(places.iter().map(|at| place(*at, function))),
+            }
+        }
+        // Returns first: a call whose return is not told is forgotten, a return without a call is nothing.
+        let programs = [
+            (Some(&self.returned), returned, true),
+            (Some(&self.returns), returns, false),
+            (Some(&self.called), called, false),
+            (self.judged.as_ref(), judged, false),
+        ];
+        let mut links = Vec::new();
+        for (program, places, at_return) in programs {
+            if let Some(program) = program.filter(|_| !places.is_empty()) {
+                links.extend(self.way.attach(program.as_fd(), of, &places, at_return)?);
+            }
+        }
+        Ok(links)
+    }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::config::Config;
-use crate::host::{cgroup, namespaces::Namespaces};
+use crate::host::{cgroup, namespaces::Namespaces, probes};
 use crate::output::{print_json_line, print_line, table, table_text};
 
 /// How a row came out.
@@ -70,7 +70,7 @@ pub fn run(json: bool) -> bool {
 }
 
 fn hooks() -> Vec<Row> {
-    let Report { hooks, trampolines, gate, unproven, programs } = match Kernel::probe(&cgroup::root()) {
+    let Report { hooks, trampolines, gate, tls, unproven, programs } = match Kernel::probe(&cgroup::root()) {
         Err(error) => {
             return vec![Row {
                 name: "kernel half".into(),
@@ -169,7 +169,22 @@ fn hooks() -> Vec<Row> {
     };
     rows.push(Row { name: "backend trampolines".into(), verdict, detail });
     rows.push(gate_row(gate));
+    rows.push(tls_row(tls));
     rows
+}
+
+/// Whether TLS can be read in clients.
+fn tls_row(way: Result<&'static str, String>) -> Row {
+    let (verdict, detail) = match way.and_then(|way| probes::unable().map_or(Ok(way), Err)) {
+        Ok(way) => (
+            Verdict::Works,
+            format!(
+                "reads connections to declared servers in their clients, with `capture.tls: servers` ({way})"
+            ),
+        ),
+        Err(reason) => (Verdict::Off, format!("{reason}: connections over TLS are reported, and not read")),
+    };
+    Row { name: "TLS".into(), verdict, detail }
 }
 
 /// Whether calls can be stopped.

@@ -5,6 +5,8 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     fs::File,
+    io,
+    os::fd::AsRawFd as _,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -12,8 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mcpwarden_abi::{TLS_FREE, TLS_HANDSHAKE, TLS_NO_ARGUMENT, TLS_READ, TLS_WRITE, TlsCookie};
-use mcpwarden_kernel::{Kernel, TlsFunction, TlsProbes, TlsPrograms};
+use mcpwarden_abi::{
+    TLS_FREE, TLS_HANDSHAKE, TLS_NO_ARGUMENT, TLS_RAX, TLS_RBX, TLS_READ, TLS_WRITE, TlsCookie,
+};
+use mcpwarden_kernel::{Kernel, TlsFunction, TlsProbes, TlsPrograms, TlsReturn};
 use mcpwarden_tls::{
     Cache, FileId, Function, Image, Located, Location, Register, Returned, Role, Signatures, Stack, Value,
     locate,
@@ -61,8 +65,8 @@ pub struct Tls {
     /// By process: its user.
     searching: HashMap<Client, Option<u32>>,
     probed: HashMap<Client, (Option<u32>, TlsProbes)>,
-    /// Those in which nothing was found, and when.
-    fruitless: HashMap<Client, Instant>,
+    /// Those in which nothing was found, when, and why.
+    fruitless: HashMap<Client, (Instant, String)>,
     /// Why no process can be probed.
     unable: Option<String>,
 }
@@ -101,6 +105,19 @@ impl Tls {
         }
     }
 
+    /// Clients may connect soon: has the kernel take the programs of probes, which takes it some 100 ms.
+    pub fn prepare(&self, kernel: &Kernel) {
+        if self.unable.is_some() {
+            return;
+        }
+        let programs = kernel.tls_programs();
+        // Where no thread can be had, or the kernel refuses, that is reported with the first connection.
+        let _ = thread::Builder::new().name("tls".to_owned()).spawn(move || match programs.load() {
+            Ok(way) => tracing::debug!("tls: functions are probed by {way}"),
+            Err(error) => tracing::debug!("tls: {error}"),
+        });
+    }
+
     /// A client has connected over TLS to what is to be read: has it searched and probed, unless it was.
     ///
     /// # Errors
@@ -109,11 +126,15 @@ impl Tls {
         &mut self,
         client: Client,
         uid: Option<u32>,
-        kernel: &mut Kernel,
+        kernel: &Kernel,
     ) -> Result<(), Cow<'static, str>> {
-        let is_fruitless = self.fruitless.get(&client).is_some_and(|at| at.elapsed() < SEARCHED_AGAIN);
-        if is_fruitless || self.searching.contains_key(&client) || self.probed.contains_key(&client) {
+        if self.searching.contains_key(&client) || self.probed.contains_key(&client) {
             return Ok(());
+        }
+        if let Some((at, why)) = self.fruitless.get(&client)
+            && at.elapsed() < SEARCHED_AGAIN
+        {
+            return Err(why.clone().into());
         }
         if let Some(why) = &self.unable {
             return Err(why.clone().into());
@@ -124,10 +145,10 @@ impl Tls {
         } else if self.searching.len() >= MOST_SEARCHES || self.searching.values().any(|user| *user == uid) {
             return Err("another process was being searched".into());
         }
-        let mut programs = kernel.tls_programs().map_err(|error| error.to_string())?;
+        let programs = kernel.tls_programs();
         let (found, sender) = (Arc::clone(&self.found), self.outcomes.0.clone());
         let search = move || {
-            let searched = catch_unwind(AssertUnwindSafe(|| probe_process(client, &found, &mut programs)));
+            let searched = catch_unwind(AssertUnwindSafe(|| probe_process(client, &found, &programs)));
             let failed = |_| Searched {
                 client,
                 probes: TlsProbes::default(),
@@ -149,13 +170,13 @@ impl Tls {
     }
 
     /// Keeps the probes of a process. One that has none is searched again at a connection that it makes later.
-    pub fn keep(&mut self, client: Client, probes: TlsProbes) {
+    pub fn keep(&mut self, client: Client, probes: TlsProbes, unread: Option<&str>) {
         let uid = self.searching.remove(&client).flatten();
         if probes.functions() > 0 {
             self.fruitless.remove(&client);
             self.probed.insert(client, (uid, probes));
         } else {
-            self.fruitless.insert(client, Instant::now());
+            self.fruitless.insert(client, (Instant::now(), unread.unwrap_or_default().to_owned()));
         }
     }
 
@@ -172,11 +193,13 @@ impl Tls {
 }
 
 /// Searches all files that a process runs code of, and probes what is found.
-fn probe_process(client: Client, found: &Mutex<Found>, programs: &mut TlsPrograms) -> Searched {
+fn probe_process(client: Client, found: &Mutex<Found>, programs: &TlsPrograms) -> Searched {
     let (files, mut unread) = search(client.0, found);
     let mut probes = TlsProbes::default();
     for (file, functions) in files {
-        match programs.attach(client.0, &file, &functions) {
+        // The file that was searched, whatever is where it was found.
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        match programs.attach(client.0, &path, &functions) {
             Ok(more) => probes.add(more),
             Err(error) => {
                 tracing::warn!("tls: {error}");
@@ -193,7 +216,7 @@ fn probe_process(client: Client, found: &Mutex<Found>, programs: &mut TlsProgram
 }
 
 /// The files that a process runs code of and that have functions to be probed, and these; and why some or all of its TLS is not read.
-fn search(pid: u32, found: &Mutex<Found>) -> (Vec<(PathBuf, Vec<TlsFunction>)>, Option<String>) {
+fn search(pid: u32, found: &Mutex<Found>) -> (Vec<(File, Vec<TlsFunction>)>, Option<String>) {
     let mapped = i32::try_from(pid).map_err(|error| error.to_string());
     let mapped = mapped.and_then(|pid| mapped::code_of(pid).map_err(|error| error.to_string()));
     let mapped = match mapped {
@@ -208,13 +231,20 @@ fn search(pid: u32, found: &Mutex<Found>) -> (Vec<(PathBuf, Vec<TlsFunction>)>, 
             unread.push("files that were not searched, since that took too long".to_owned());
             break;
         }
-        let located = match located(&link, found) {
-            Ok(located) => located,
-            Err(error) => {
-                unread.push(format!("{path} ({error})"));
-                continue;
-            }
-        };
+        let opened = File::open(&link);
+        if opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+            let why = "the files that it runs code of cannot be opened; this takes CAP_CHECKPOINT_RESTORE";
+            return (Vec::new(), Some(why.to_owned()));
+        }
+        let opened = opened.map_err(|error| error.to_string());
+        let (file, located) =
+            match opened.and_then(|file| located(&file, found).map(|located| (file, located))) {
+                Ok(located) => located,
+                Err(error) => {
+                    unread.push(format!("{path} ({error})"));
+                    continue;
+                }
+            };
         let mut functions = Vec::new();
         for stack in &located.stacks {
             match probes(stack) {
@@ -226,7 +256,7 @@ fn search(pid: u32, found: &Mutex<Found>) -> (Vec<(PathBuf, Vec<TlsFunction>)>, 
             located.unknown.iter().map(|unknown| format!("{} in {path} ({})", unknown.library, unknown.why)),
         );
         if !functions.is_empty() {
-            files.push((link, functions));
+            files.push((file, functions));
         }
     }
     // Whether it is the one that is used shows only with its connections.
@@ -243,9 +273,8 @@ fn search(pid: u32, found: &Mutex<Found>) -> (Vec<(PathBuf, Vec<TlsFunction>)>, 
     (files, why)
 }
 
-fn located(link: &PathBuf, found: &Mutex<Found>) -> Result<Located, String> {
-    let file = File::open(link).map_err(|error| error.to_string())?;
-    let id = FileId::of(&file).map_err(|error| error.to_string())?;
+fn located(file: &File, found: &Mutex<Found>) -> Result<Located, String> {
+    let id = FileId::of(file).map_err(|error| error.to_string())?;
     let signatures = {
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = found.cache.get(id) {
@@ -253,7 +282,7 @@ fn located(link: &PathBuf, found: &Mutex<Found>) -> Result<Located, String> {
         }
         found.signatures.clone().ok_or("there are no signatures")?
     };
-    let mut image = Image::of_file(&file).map_err(|error| error.to_string())?;
+    let mut image = Image::of_file(file).map_err(|error| error.to_string())?;
     let located = locate(&mut image, &signatures).map_err(|error| error.to_string())?;
     let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
     found.cache.insert(id, located.clone());
@@ -310,8 +339,8 @@ fn probe(function: &Function) -> Option<TlsFunction> {
         Returned::Status => register(Value::Done)?,
         Returned::Nothing => return None,
     };
-    // Go moves its stacks: a probe at the return would crash the program. What gives the same bytes more than once would be read twice.
-    if moves && (function.returns.is_some() || function.repeats) {
+    // It would be read twice.
+    if moves && function.repeats {
         return None;
     }
     let cookie = TlsCookie {
@@ -321,11 +350,18 @@ fn probe(function: &Function) -> Option<TlsFunction> {
         length: if moves { register(Value::Length)? } else { none },
         done,
         shows_handshakes: false,
+        is_go: function.returns.is_some(),
     };
-    Some(TlsFunction { start: function.offset, entry: function.probe.offset, returns: moves, cookie })
+    let returns = match &function.returns {
+        _ if !moves => TlsReturn::None,
+        Some(places) if places.is_empty() => return None,
+        Some(places) => TlsReturn::Places(places.clone()),
+        None => TlsReturn::Probed(function.offset),
+    };
+    Some(TlsFunction { entry: function.probe.offset, returns, cookie })
 }
 
-/// Which of the six registers of arguments it is.
+/// Which register of arguments it is, as in [`TlsCookie`].
 fn number(register: Register) -> Option<u8> {
     Some(match register {
         Register::Rdi => 0,
@@ -334,6 +370,8 @@ fn number(register: Register) -> Option<u8> {
         Register::Rcx => 3,
         Register::R8 => 4,
         Register::R9 => 5,
+        Register::Rax => TLS_RAX,
+        Register::Rbx => TLS_RBX,
         _ => return None,
     })
 }

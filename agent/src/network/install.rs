@@ -89,6 +89,11 @@ impl Network {
         Ok(())
     }
 
+    /// Whether there are servers to which connections over TLS are read.
+    pub fn reads_over_tls(&self) -> bool {
+        self.over_tls && self.rules.servers.iter().any(is_over_tls)
+    }
+
     /// Compiles the table and makes it count. On an error the one before still does.
     pub fn install(&mut self, addresses: &mut Addresses, clock: &Clock) -> Result<(), NetworkError> {
         let result = Table::compile(&self.all_rules(), &self.names.addresses(), &self.compiled(clock))
@@ -130,6 +135,11 @@ pub(super) fn flags(config: &Config, rules: &NetworkRules) -> u32 {
 /// Whether connections over TLS to declared servers are read.
 pub(super) fn over_tls(config: &Config) -> bool {
     config.capture.tls == TlsCapture::Servers
+}
+
+/// Whether a server is spoken to over TLS.
+fn is_over_tls(server: &NetworkServer) -> bool {
+    !server.plain && server.kind != ServerType::Stdio
 }
 
 /// How long answers for names count.
@@ -184,7 +194,7 @@ fn rule(entry: &Entry, servers: &[NetworkServer], over_tls: bool, clock: &Clock)
             enforced: u8::from(entry.enforced),
             read: match server {
                 Some(server) if server.plain => abi::READ_PLAIN,
-                Some(server) if over_tls && server.kind != ServerType::Stdio => abi::READ_TLS,
+                Some(server) if over_tls && is_over_tls(server) => abi::READ_TLS,
                 _ => abi::READ_NOT,
             },
         },

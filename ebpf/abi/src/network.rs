@@ -333,8 +333,8 @@ pub struct TlsCall {
     pub done: u64,
 }
 
-/// What a probe is told of the function that it is in, in the cookie of its attachment: what that does, and in which of the six registers
-/// of arguments (System V ABI of x86-64: rdi, rsi, rdx, rcx, r8, r9) its arguments are.
+/// What a probe is told of the function that it is in, in the cookie of its attachment: what that does, and in which register its arguments
+/// are: of the six of C (System V ABI of x86-64: rdi, rsi, rdx, rcx, r8, r9), or of those of Go that are none of these (rax, rbx).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TlsCookie {
     /// One of the `TLS_…` roles.
@@ -349,11 +349,17 @@ pub struct TlsCookie {
     pub done: u8,
     /// Whether the function of the library that makes connections is probed, too.
     pub shows_handshakes: bool,
+    /// Whether a call belongs to a goroutine, which another thread may go on with: its address is in r14 (Go's internal ABI since 1.17).
+    pub is_go: bool,
 }
 
 /// Most that a record of TLS adds to its text: header, explicit nonce, padding to a block and tag. Bytes.
 pub const TLS_RECORD_OVERHEAD: u64 = 64;
 
+/// The register rax, which has no argument of C, but what a function returns.
+pub const TLS_RAX: u8 = 6;
+/// The register rbx.
+pub const TLS_RBX: u8 = 7;
 /// In place of a register: there is no such argument.
 pub const TLS_NO_ARGUMENT: u8 = 15;
 /// It takes plaintext to send.
@@ -374,6 +380,7 @@ impl TlsCookie {
             | (self.length as u64) << 12
             | (self.done as u64) << 16
             | (self.shows_handshakes as u64) << 20
+            | (self.is_go as u64) << 24
     }
 
     /// Out of the number.
@@ -389,6 +396,7 @@ impl TlsCookie {
             length: nibble(cookie, 12),
             done: nibble(cookie, 16),
             shows_handshakes: nibble(cookie, 20) != 0,
+            is_go: nibble(cookie, 24) != 0,
         }
     }
 }

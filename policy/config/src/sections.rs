@@ -245,10 +245,10 @@ pub enum Backend {
 #[serde(rename_all = "lowercase")]
 pub enum TlsCapture {
     /// None.
-    #[default]
     Off,
     /// Connections to declared servers with an `https` address. The agent attaches uprobes to each process that connects to one, and reads
-    /// connections that the process makes after that. That needs CAP_SYS_ADMIN, which the packaged service does not have.
+    /// connections that the process makes after that. On Debian's kernels before 6.10, that needs CAP_SYS_ADMIN.
+    #[default]
     Servers,
 }
 
@@ -296,7 +296,7 @@ impl Default for Capture {
             reassembly_bytes: Bytes(96 << 20),
             per_uid_bytes: Bytes(48 << 20),
             payloads: Payloads::Redacted,
-            tls: TlsCapture::Off,
+            tls: TlsCapture::Servers,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! MCP over HTTPS: what the server logged is what the agent reports, read in the memory of clients that nobody made for this test.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -29,12 +30,13 @@ fn watched(server: &Server) -> Result<(TempDir, Agent)> {
 
 /// A client of MCP, which asks a server that nobody declared as well: all its sessions are reported as the server has logged them, and of its connections the first alone is said not to have been
 /// read from its beginning.
-fn all_is_read(program: &Path, script: &str, mode: &str) -> Result<()> {
+fn all_is_read(program: &Path, script: Option<&str>, mode: &str) -> Result<()> {
     let (server, other) = (Server::start()?, Server::start()?);
     let (_directory, agent) = watched(&server)?;
     let mut command = Command::new(program);
     command.env("OTHER", &other.url);
-    command.arg(places::sources().join("clients").join(script)).args([mode, &server.url]);
+    command.args(script.map(|script| places::sources().join("clients").join(script)));
+    command.args([mode, &server.url]);
     command.arg(SESSIONS.to_string()).args(SIZES).env("NODE_TLS_REJECT_UNAUTHORIZED", "0");
     let pid = server.drive(&agent, command.stdout(Stdio::null()))?;
     let ended = |event: &Value| is(event, "mcp_server_exited") && event["server_id"] == "remote";
@@ -77,34 +79,54 @@ fn all_is_read(program: &Path, script: &str, mode: &str) -> Result<()> {
 
 #[test]
 fn python_client_over_https_is_reported() -> Result<()> {
-    all_is_read(&places::real_servers().join("venv/bin/python"), "over_tls.py", "sync")
+    all_is_read(&places::real_servers().join("venv/bin/python"), Some("over_tls.py"), "sync")
 }
 
 #[test]
 fn asynchronous_python_client_over_https_is_reported() -> Result<()> {
-    all_is_read(&places::real_servers().join("venv/bin/python"), "over_tls.py", "async")
+    all_is_read(&places::real_servers().join("venv/bin/python"), Some("over_tls.py"), "async")
 }
 
 #[test]
 fn node_client_over_https_is_reported() -> Result<()> {
-    all_is_read(Path::new("node"), "over_tls.mjs", "https")
+    all_is_read(Path::new("node"), Some("over_tls.mjs"), "https")
 }
 
 #[test]
 fn node_fetch_over_https_is_reported() -> Result<()> {
-    all_is_read(Path::new("node"), "over_tls.mjs", "fetch")
+    all_is_read(Path::new("node"), Some("over_tls.mjs"), "fetch")
 }
 
 #[test]
 fn node_http2_client_over_https_is_reported() -> Result<()> {
-    all_is_read(Path::new("node"), "over_tls.mjs", "http2")
+    all_is_read(Path::new("node"), Some("over_tls.mjs"), "http2")
 }
 
 /// Its BoringSSL is found by the errors that it reports: it has no symbols.
 #[test]
 fn bun_http2_client_over_https_is_reported() -> Result<()> {
     let bun = places::real_servers().join("node/node_modules/@oven/bun-linux-x64/bin/bun");
-    all_is_read(&bun, "over_tls.mjs", "http2")
+    all_is_read(&bun, Some("over_tls.mjs"), "http2")
+}
+
+/// A stripped program of Go, in which calls go from one thread to another.
+fn go_is_read(test: &str, mode: &str) -> Result<()> {
+    let client = places::real_servers().join("go/over_tls");
+    if !client.exists() {
+        places::skipped(test, "the client in Go is built by `cargo xtask setup --tests`");
+        return Ok(());
+    }
+    all_is_read(&client, None, mode)
+}
+
+#[test]
+fn go_client_over_https_is_reported() -> Result<()> {
+    go_is_read("go_client_over_https_is_reported", "http1")
+}
+
+#[test]
+fn go_http2_client_over_https_is_reported() -> Result<()> {
+    go_is_read("go_http2_client_over_https_is_reported", "http2")
 }
 
 #[test]
@@ -168,6 +190,35 @@ fn calls_of_curl_and_wget_over_https_are_reported() -> Result<()> {
         ensure!(called["input"] == json!({"text": "hello"}), "{name}: {called:#}");
     }
     agent.stop()?;
+    Ok(())
+}
+
+/// The agent has the capabilities of the packaged service. Where the kernel takes more for probes, that is reported.
+#[test]
+fn service_reads_tls_with_its_capabilities() -> Result<()> {
+    let unit = fs::read_to_string(places::sources().join("../deploy/systemd/mcpwarden.service"))?;
+    let set = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).context("no set")?;
+    let kept = set.split(' ').map(|name| format!(",+{}", name.trim_start_matches("CAP_").to_lowercase()));
+    let bounds = format!("--bounding-set=-all{}", kept.collect::<String>());
+    let server = Server::start()?;
+    let (_directory, config) = configured(&server.declared())?;
+    for (bounds, is_read) in [(bounds.as_str(), true), (&bounds.replace(",+checkpoint_restore", ""), false)] {
+        let agent = Agent::start_behind(&["setpriv", bounds], &["--config", &config, "--log", "debug"])?;
+        let (warm, url) = (format!("{}/warm", server.url), format!("{}/mcp", server.url));
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"}}}"#;
+        let mut command = Command::new("curl");
+        command.args(["-sk", &warm, "--next", "-sk", "-H", JSON, "--data", call, &url]).stdout(Stdio::null());
+        if is_read {
+            server.drive(&agent, &mut command)?;
+            agent.wait_for("the call", |event| is(event, "mcp_tool_called"))?;
+        } else {
+            server.answer_at_once()?;
+            ensure!(command.status()?.success());
+            let unread = agent.wait_for("the reason", |event| is(event, "mcp_network_uninspected"))?;
+            ensure!(unread["reason"].to_string().contains("CAP_CHECKPOINT_RESTORE"), "{unread:#}");
+        }
+        agent.stop()?;
+    }
     Ok(())
 }
 

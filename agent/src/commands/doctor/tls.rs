@@ -84,7 +84,9 @@ pub fn run(target: &str, json: bool) -> Result<bool> {
             escaped(&located.needed.join(" "))
         ));
     }
-    print_line("\nmcpwarden does not read TLS yet: this is what it could read.");
+    print_line(
+        "\nWith `capture.tls: servers`, connections to declared servers are read by OpenSSL, BoringSSL, GnuTLS and Go.",
+    );
     Ok(is_whole)
 }
 

@@ -98,6 +98,7 @@ impl Agent {
             }
         }
         self.gate.configure(&config, &mut self.kernel);
+        self.prepare_for_tls();
         // An agent that starts with this configuration resumes what is kept only where servers have the numbers that they have
         // after a start.
         let (hash, numbered) = (config::hash(&config), &self.network.rules().servers);

@@ -131,6 +131,7 @@ impl Agent {
             met.into_iter().for_each(|met| self.detach_sockets(&met));
             self.adopt_sockets();
         }
+        self.prepare_for_tls();
         // What the agent before judges, this one judges from now on, too.
         if ended.is_none() {
             self.renew_gate();

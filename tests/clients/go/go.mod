@@ -1,0 +1,3 @@
+module over_tls
+
+go 1.19
