@@ -13,6 +13,10 @@ pub const WATCHED: &[(&str, &str)] = &[
         "the kernel skipped programs that were already running: traffic may be missing, or not judged",
     ),
     (
+        "model_answers_dropped",
+        "answers of models were given up: too many at once, or too long; what these models wanted is not reported",
+    ),
+    (
         "kernel_ring_full_facts",
         "starts or ends of processes were lost: the ring is too small (capture.ring_bytes)",
     ),

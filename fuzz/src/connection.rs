@@ -46,6 +46,7 @@ fn outputs<'a>(
         client: (1, 1),
         server: mcpwarden_policy::terms::Endpoint::here(([127, 0, 0, 1], 80).into()),
         known,
+        others: known,
     };
     let mut stream = ConnectionId(1);
     http.open(stream, peers, Timestamp(0));

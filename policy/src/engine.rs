@@ -75,7 +75,10 @@ pub use command::{ByHand, CommandError, Decide, Definitions, MuteDetections, Ope
 pub use config::{Counters, EngineConfig, EngineLimits, Inspect, Payloads};
 pub use connections::Traffic;
 pub use evaluator::{Judge, ServerStanding, WaitingTool};
-pub use io::{Connect, Exec, ExitStatus, Found, Input, Inspected, Output, Process, Reached, ServerAddress};
+pub use io::{
+    Connect, Exec, ExitStatus, Found, Input, Inspected, ModelPart, ModelRequest, ModelTraffic, Output,
+    Process, Reached, ServerAddress,
+};
 
 pub use question::GuardQuestion;
 
@@ -323,6 +326,7 @@ impl Engine {
             Input::Answered { id, answer } => {
                 self.with(out, |_, ev, cx| ev.answered(cx, id, answer, now));
             }
+            Input::Model(traffic) => self.with(out, |_, ev, cx| ev.model(cx, traffic)),
             Input::Inspected(_) => {}
         }
         self.settle(now, out);

@@ -52,6 +52,7 @@ pub use mcpwarden_detect as detect;
 pub use mcpwarden_detect::redact;
 pub use mcpwarden_event as event;
 pub use mcpwarden_http as http;
+pub use mcpwarden_intent as intent;
 pub use mcpwarden_protocol::definition as hash;
 pub use mcpwarden_protocol::{definition, message as protocol, wire};
 pub use mcpwarden_terms::{self as terms, glob};
@@ -59,8 +60,9 @@ pub use mcpwarden_terms::{self as terms, glob};
 pub use discovery::{Declared, NamePatterns};
 pub use engine::{
     ByHand, CommandError, Connect, Counters, Decide, Definitions, Engine, EngineConfig, EngineLimits, Exec,
-    ExitStatus, Found, GuardQuestion, Input, Inspect, Inspected, LongMessage, MuteDetections,
-    OperatorCommand, Output, Payloads, Process, ProfileError, Reached, ServerAddress, Traffic, WaitingTool,
+    ExitStatus, Found, GuardQuestion, Input, Inspect, Inspected, LongMessage, ModelPart, ModelRequest,
+    ModelTraffic, MuteDetections, OperatorCommand, Output, Payloads, Process, ProfileError, Reached,
+    ServerAddress, Traffic, WaitingTool,
 };
 pub use event::{Event, EventBody};
 pub use terms::{ConnectionId, Direction, GapCause, ServerId, SessionId, Timestamp};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::config::{
     AddressRule, AllowDeny, Config, Glob, GuardPattern, HttpUrl, NetworkEnforcement, Registry, Server, Step,
-    steps,
+    TlsCapture, steps,
 };
 use crate::detect::{CustomPattern, DetectConfig, ScorerModel, ServerPatterns};
 use crate::discovery::{BUILT_IN, Declared, NamePatterns, Remote};
@@ -164,15 +164,28 @@ pub fn network_rules(config: &Config, denied: &HashMap<ServerId, String>) -> Net
             plain: server.url.as_ref().is_some_and(HttpUrl::is_plain),
             denied: denied.get(&id).cloned(),
             egress: only.map(|rules| of_list(rules, &format!("egress of server '{id}'"))),
+            is_model: false,
             id,
         }
+    });
+    let reads_models = config.capture.tls == TlsCapture::Clients;
+    let models = config.capture.model_apis.iter().filter(|url| url.is_plain() || reads_models);
+    let models = models.map(|url| NetworkServer {
+        // No declared server has an id with a blank.
+        id: ServerId(format!("model api {url}").into()),
+        kind: ServerType::Http,
+        address: url.address(),
+        plain: url.is_plain(),
+        denied: None,
+        egress: None,
+        is_model: true,
     });
     NetworkRules {
         enforced: config.enforcement.network == NetworkEnforcement::Deny,
         deny_by_default: network.default == AllowDeny::Deny,
         deny: of_list(&network.deny, "network.deny"),
         allow: of_list(&network.allow, "network.allow"),
-        servers: servers.collect(),
+        servers: servers.chain(models).collect(),
         found: Vec::new(),
     }
 }

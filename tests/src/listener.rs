@@ -1,5 +1,6 @@
 //! Listeners that a test dials.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
@@ -20,16 +21,23 @@ pub struct Listener {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Ports below those that the kernel gives to whoever asks for any: tests deny connections to theirs, and others run beside them.
+fn ports() -> impl Iterator<Item = u16> {
+    const FIRST: u16 = 20_000;
+    const COUNT: u64 = 10_000;
+    let random = RandomState::new();
+    (0_u64..).map(move |number| FIRST + u16::try_from(random.hash_one(number) % COUNT).unwrap_or_default())
+}
+
 impl Listener {
     /// Starts to listen.
     ///
     /// # Errors
     /// No port is free.
     pub fn start() -> Result<Self> {
-        for _ in 0..20 {
-            let tcp = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-            let port = tcp.local_addr()?.port();
-            let (Ok(tcp6), Ok(udp), Ok(udp6)) = (
+        for port in ports().take(200) {
+            let (Ok(tcp), Ok(tcp6), Ok(udp), Ok(udp6)) = (
+                TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
                 TcpListener::bind((LOOPBACK_V6, port)),
                 UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)),
                 UdpSocket::bind((LOOPBACK_V6, port)),

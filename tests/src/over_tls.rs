@@ -38,10 +38,18 @@ impl Server {
     /// # Errors
     /// It cannot be started.
     pub fn start() -> Result<Self> {
+        Self::run("over_tls.mjs")
+    }
+
+    /// Starts another one, which takes the same arguments.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn run(script: &str) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let certificates = places::sources().join("src/certificates");
         let mut command = Command::new("node");
-        command.arg(places::sources().join("servers/over_tls.mjs")).arg(certificates.join("server.pem"));
+        command.arg(places::sources().join("servers").join(script)).arg(certificates.join("server.pem"));
         command.arg(certificates.join("key.pem")).arg(directory.path()).stdout(Stdio::piped());
         let mut running = Running(command.spawn().context("cannot start node")?);
         let mut port = String::new();

@@ -1,15 +1,17 @@
 //! Connections of sockets that clients have with servers: from bytes to what the two say to each other.
 
+mod connected;
 mod framing;
+mod models;
 
 use std::{
     collections::{HashMap, HashSet},
     time::Duration,
 };
 
-use mcpwarden_abi::{Endpoint, SOCKET, SoFar};
+use mcpwarden_abi::{SOCKET, SoFar};
 use mcpwarden_policy::{
-    ConnectionId, Direction, GapCause, Input, Process, Reached, ServerAddress, ServerId, Timestamp,
+    ConnectionId, Direction, GapCause, Input, Process, ServerAddress, Timestamp,
     event::ServerType,
     http::{Http, HttpCounters, HttpLimits, HttpOutput, Peers},
     network,
@@ -21,63 +23,12 @@ use crate::{
     process::Processes,
 };
 
+pub use connected::Connected;
 pub use framing::Framing;
+use models::Models;
 
 /// How long after its last connection a client's conversation counts as over.
 const IDLE: Duration = Duration::from_secs(300);
-
-/// Who has connected, and where to.
-#[derive(Clone, Debug)]
-pub struct Connected {
-    /// How the kernel half finds the connection.
-    pub key: u64,
-    /// Where it goes.
-    pub endpoint: Endpoint,
-    /// The client.
-    pub client: Process,
-    /// The server's address.
-    pub address: ServerAddress,
-    /// The process that listens there, where that is known.
-    pub server: Option<Process>,
-    /// Whether it is known to have begun with JSON.
-    pub is_in_lines: bool,
-    /// Whether it is over TLS: its bytes are the plaintext, as far as that is read in the client.
-    pub is_over_tls: bool,
-    /// Whether it was open before the agent started: what is seen of it may begin in the middle of a line.
-    pub adopted: bool,
-    /// Its network namespace, of another than the agent's.
-    pub netns: Option<u64>,
-    /// The declared servers that are there.
-    pub declared: Vec<ServerId>,
-}
-
-impl Connected {
-    fn reached(
-        self,
-        connection: ConnectionId,
-        time: Timestamp,
-        host: Option<String>,
-        path: String,
-        kind: ServerType,
-    ) -> Reached {
-        let Self { client, address, server, netns, declared, adopted, is_over_tls: read_in_client, .. } =
-            self;
-        Reached {
-            connection,
-            time,
-            client,
-            address,
-            server,
-            netns,
-            host,
-            path,
-            kind,
-            declared,
-            adopted,
-            read_in_client,
-        }
-    }
-}
 
 /// A client: its process, and when that started.
 type Client = (u32, u64);
@@ -122,6 +73,7 @@ pub struct Sockets {
     lifted: Lifted,
     /// What is known of those over TLS.
     over_tls: OverTls,
+    models: Models,
     /// Clients without a connection that may have ended.
     without: HashSet<Client>,
     outside: &'static dyn Processes,
@@ -154,6 +106,7 @@ impl Sockets {
             confirmed: HashSet::new(),
             lifted: Lifted::default(),
             over_tls: OverTls::default(),
+            models: Models::default(),
             without: HashSet::new(),
             outside,
         }
@@ -213,7 +166,11 @@ impl Sockets {
             (_, ServerAddress::Internet(address)) => {
                 let server = network::Endpoint { address: *address, netns: connected.netns };
                 let known = !connected.declared.is_empty();
-                self.http.open(id, Peers { client: key(&connected.client), server, known }, time)
+                self.http.open(
+                    id,
+                    Peers { client: key(&connected.client), server, known, others: connected.is_model },
+                    time,
+                )
             }
             // HTTP over Unix sockets is not read.
             (_, ServerAddress::Unix(_)) => false,
@@ -235,10 +192,28 @@ impl Sockets {
         time: Timestamp,
         sink: &mut Sink<'_>,
     ) {
-        let Self { http, open, confirmed, lifted, .. } = self;
-        http.push(id, direction, bytes, time, &mut |output| {
-            hand_on(output, time, open, confirmed, lifted, sink);
-        });
+        self.read(time, sink, |http, sink| http.push(id, direction, bytes, time, sink));
+    }
+
+    /// Has HTTP be read, and hands on what comes of that.
+    fn read(
+        &mut self,
+        time: Timestamp,
+        sink: &mut Sink<'_>,
+        work: impl FnOnce(&mut Http, &mut dyn FnMut(HttpOutput<'_>)),
+    ) {
+        let Self { http, open, confirmed, lifted, models, .. } = self;
+        let mut known = Known { open, confirmed, lifted, models };
+        work(http, &mut |output| hand_on(output, time, &mut known, sink));
+        for stream in self.models.take_new() {
+            self.http.want_others(stream);
+            // What models answer is longer than what tells a server from others.
+            if let Some(connected) = self.open.get(&stream.0)
+                && self.lifted.insert(stream.0)
+            {
+                sink(Output::Kernel(KernelAction::Lift(connected.key)));
+            }
+        }
     }
 
     /// The gate has overwritten some of the request that is in progress on a connection.
@@ -248,10 +223,7 @@ impl Sockets {
 
     /// The gate has refused a write of these bytes to a connection that speaks HTTP.
     pub fn write_refused(&mut self, id: ConnectionId, bytes: &[u8], time: Timestamp, sink: &mut Sink<'_>) {
-        let Self { http, open, confirmed, lifted, .. } = self;
-        http.refused(id, bytes, time, &mut |output| {
-            hand_on(output, time, open, confirmed, lifted, sink);
-        });
+        self.read(time, sink, |http, sink| http.refused(id, bytes, time, sink));
     }
 
     /// The conversation that something went over a connection of last.
@@ -279,18 +251,13 @@ impl Sockets {
         time: Timestamp,
         sink: &mut Sink<'_>,
     ) {
-        let Self { http, open, confirmed, lifted, .. } = self;
-        http.gap(id, direction, bytes, cause, time, &mut |output| {
-            hand_on(output, time, open, confirmed, lifted, sink);
-        });
+        self.read(time, sink, |http, sink| http.gap(id, direction, bytes, cause, time, sink));
     }
 
     /// A connection has ended, and everything of it was pushed.
     pub fn close(&mut self, id: u64, time: Timestamp, sink: &mut Sink<'_>) {
-        let Self { http, open, confirmed, lifted, .. } = self;
-        http.close(ConnectionId(id), time, &mut |output| {
-            hand_on(output, time, open, confirmed, lifted, sink);
-        });
+        self.read(time, sink, |http, sink| http.close(ConnectionId(id), time, sink));
+        self.models.close(ConnectionId(id), time, sink);
         self.lifted.remove(id);
         sink(Output::Kernel(KernelAction::Ended(id)));
         if self.framings.remove(&id) == Some(Framing::Lines) {
@@ -340,16 +307,18 @@ impl Sockets {
 
     /// Ends what clients said that have ended, or that have said nothing for long.
     pub fn tick(&mut self, time: Timestamp, sink: &mut Sink<'_>) {
-        let Self { http, open, confirmed, lifted, without, outside, .. } = self;
-        let mut forward = |output: HttpOutput<'_>| hand_on(output, time, open, confirmed, lifted, sink);
-        without.retain(|client| {
-            let lives = outside.lives(client.0, client.1);
-            if !lives {
-                http.client_ended(*client, time, &mut forward);
-            }
-            lives && http.is_linked(*client)
+        let (mut without, outside) = (std::mem::take(&mut self.without), self.outside);
+        self.read(time, sink, |http, sink| {
+            without.retain(|client| {
+                let lives = outside.lives(client.0, client.1);
+                if !lives {
+                    http.client_ended(*client, time, sink);
+                }
+                lives && http.is_linked(*client)
+            });
+            http.tick(time, sink);
         });
-        http.tick(time, &mut forward);
+        self.without = without;
     }
 
     /// What is said in a conversation is known to be MCP: all its connections are captured as a whole.
@@ -436,15 +405,17 @@ fn lift(
     }
 }
 
+/// What is known of connections, while something is read of one.
+struct Known<'a> {
+    open: &'a HashMap<u64, Connected>,
+    confirmed: &'a mut HashSet<ConnectionId>,
+    lifted: &'a mut Lifted,
+    models: &'a mut Models,
+}
+
 /// What was read, as the policy core wants it.
-fn hand_on(
-    output: HttpOutput<'_>,
-    at: Timestamp,
-    open: &HashMap<u64, Connected>,
-    confirmed: &mut HashSet<ConnectionId>,
-    lifted: &mut Lifted,
-    sink: &mut Sink<'_>,
-) {
+fn hand_on(output: HttpOutput<'_>, at: Timestamp, known: &mut Known<'_>, sink: &mut Sink<'_>) {
+    let Known { open, confirmed, lifted, models } = known;
     match output {
         HttpOutput::Opened { link, time, stream, host, path, kind, .. } => {
             let Some(connected) = open.get(&stream.0).cloned() else { return };
@@ -479,6 +450,12 @@ fn hand_on(
         HttpOutput::Refused { link, time, status, id, .. } => {
             sink(Input::Refused { connection: link, time, status, id }.into());
         }
+        HttpOutput::OtherRequest { stream, exchange, time, host, bytes } => {
+            if let Some(connected) = open.get(&stream.0) {
+                models.request(connected, (stream, exchange), (host, bytes), time, sink);
+            }
+        }
+        HttpOutput::OtherAnswer { .. } | HttpOutput::OtherEnd { .. } => models.answer(&output, sink),
         HttpOutput::Uninspected { stream, link, why } => {
             let Some(connected) = open.get(&stream.0).cloned() else { return };
             let connection = link.unwrap_or(stream);

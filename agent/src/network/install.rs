@@ -134,7 +134,7 @@ pub(super) fn flags(config: &Config, rules: &NetworkRules) -> u32 {
 
 /// Whether connections over TLS to declared servers are read.
 pub(super) fn over_tls(config: &Config) -> bool {
-    config.capture.tls == TlsCapture::Servers
+    config.capture.tls != TlsCapture::Off
 }
 
 /// Whether a server is spoken to over TLS.
@@ -161,6 +161,7 @@ fn in_their_places(before: &[NetworkServer], mut servers: Vec<NetworkServer>) ->
         plain: false,
         denied: None,
         egress: None,
+        is_model: false,
     };
     let take = |old: &NetworkServer| {
         let place = servers.iter().position(|server| server.id == old.id);

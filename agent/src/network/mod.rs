@@ -280,6 +280,7 @@ impl Network {
                 adopted: header.flags & abi::FLAG_ADOPTED != 0,
                 netns,
                 declared: Vec::new(),
+                is_model: false,
             });
         }
         let table = self.tables.iter().find(|(generation, _)| *generation == info.generation);
@@ -290,12 +291,16 @@ impl Network {
         // Nobody has looked up where one leads that was open before the agent.
         let adopted = header.flags & abi::FLAG_ADOPTED != 0;
         let may_be_declared = info.server != 0 || adopted && netns.is_none();
-        let declared = table.filter(|_| may_be_declared).map(|(_, table)| {
+        let known = table.filter(|_| may_be_declared).map(|(_, table)| {
             // The table has one of those that share an address.
             let names = self.names.addresses();
             let all = table.servers().iter().filter(|server| server.is_at(address, &names));
-            all.map(|server| server.id.clone()).collect()
+            all.collect::<Vec<_>>()
         });
+        let known = known.unwrap_or_default();
+        let declared =
+            known.iter().filter(|server| !server.is_model).map(|server| server.id.clone()).collect();
+        let is_model = known.iter().any(|server| server.is_model);
         Some(Connected {
             key: header.offset,
             endpoint: abi::Endpoint {
@@ -315,7 +320,8 @@ impl Network {
             is_over_tls: header.flags & abi::FLAG_TLS != 0,
             adopted,
             netns,
-            declared: declared.unwrap_or_default(),
+            declared,
+            is_model,
         })
     }
 
@@ -352,6 +358,7 @@ impl Network {
         let table = table.map(|(_, table)| table);
         let rule = table.and_then(|table| table.rules().get(index(info.rule)?));
         let server = table.and_then(|table| table.servers().get(index(info.server)?));
+        let server = server.filter(|server| !server.is_model);
         let reason = match info.because {
             BECAUSE_DENIED | BECAUSE_BLOCKED => rule.map(ToString::to_string),
             BECAUSE_EGRESS => Some("the server's egress does not name it".to_owned()),

@@ -217,6 +217,7 @@ impl Judging<'_> {
     ) -> Connect {
         let Found { connection, judgement, .. } = *found;
         let server = index(judgement.server).and_then(|place| self.table.servers().get(place));
+        let server = server.filter(|server| !server.is_model);
         Connect {
             time: self.now,
             connection: (connection != 0).then_some(ConnectionId(connection)),

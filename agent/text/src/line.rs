@@ -305,6 +305,12 @@ fn body(event: &Event, line: &mut Line) {
             line.plain(&format!("  process {}: {}", found.pid, clean(&found.reason)));
         }
         EventBody::NetworkUninspected(found) => network::uninspected(found, line),
+        EventBody::ToolCallIntercepted(wanted) => {
+            let model = wanted.intent.model.as_deref().unwrap_or(&wanted.intent.dialect);
+            let (model, tool) = (clean(model), clean(&wanted.tool_name));
+            line.plain(&format!("  {model} wants {tool} {}", value(&wanted.input.value())));
+            line.dim(&format!("  client {}", wanted.pid));
+        }
         EventBody::RequestRefused(refused) => {
             line.plain(&format!("  with status {}", refused.status));
             if refused.status == 401 {

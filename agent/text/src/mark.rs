@@ -95,6 +95,7 @@ pub fn of(body: &EventBody) -> (&'static str, Style) {
         EventBody::NetworkUninspected(_) | EventBody::ServerUncaptured(_) => {
             ("UNSEEN  ", colour(AnsiColor::Yellow))
         }
+        EventBody::ToolCallIntercepted(_) => ("intent  ", colour(AnsiColor::Cyan)),
         EventBody::RequestRefused(_) => ("refused ", colour(AnsiColor::Yellow)),
         EventBody::ServerReachable(_) => ("reached ", colour(AnsiColor::Green)),
         EventBody::ServerUnreachable(_) => ("no list ", colour(AnsiColor::Yellow)),

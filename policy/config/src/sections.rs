@@ -250,6 +250,8 @@ pub enum TlsCapture {
     /// connections that the process makes after that. On Debian's kernels before 6.10, that needs CAP_SYS_ADMIN.
     #[default]
     Servers,
+    /// Also connections to the APIs of models (`capture.model_apis`), of which the agent reports the tools that models want to be called.
+    Clients,
 }
 
 /// The record of arguments and results.
@@ -285,7 +287,15 @@ pub struct Capture {
     pub payloads: Payloads,
     /// The connections over TLS of which the plaintext is read, in the memory of the client. Others are reported as not inspected.
     pub tls: TlsCapture,
+    /// The APIs of models whose connections are read: those with `https` in the mode `clients` of `capture.tls`, those with `http` in any.
+    /// The path is ignored. On loopback, the agent recognises such APIs in plain text by their form.
+    #[schemars(length(max = 64))]
+    pub model_apis: Vec<HttpUrl>,
 }
+
+/// The APIs that most agents use.
+const MODEL_APIS: [&str; 3] =
+    ["https://api.anthropic.com", "https://api.openai.com", "https://generativelanguage.googleapis.com"];
 
 impl Default for Capture {
     fn default() -> Self {
@@ -297,6 +307,7 @@ impl Default for Capture {
             per_uid_bytes: Bytes(48 << 20),
             payloads: Payloads::Redacted,
             tls: TlsCapture::Servers,
+            model_apis: MODEL_APIS.iter().filter_map(|url| url.parse().ok()).collect(),
         }
     }
 }

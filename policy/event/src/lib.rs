@@ -10,6 +10,7 @@ mod decision;
 pub mod examples;
 mod gate;
 mod guard;
+mod intent;
 mod judgement;
 mod mute;
 mod network;
@@ -33,6 +34,7 @@ pub use approval::{
 pub use decision::{Action, Decided, Objection};
 pub use gate::{GateAction, GateDecided};
 pub use guard::{GuardDenied, GuardFailing, GuardLoaded, GuardModified, GuardRecovered};
+pub use intent::{CallIntent, Executor, ModelIntent, ToolCallIntercepted, ToolNameMatch};
 pub use judgement::{
     CrossServerBlocked, DefinitionChanged, Detected, ListChanged, ListKind, RelatedCall, RequestBlocked,
     RequestWarned, Subject, ToolChanged, ToolRemoved,
@@ -399,6 +401,8 @@ bodies! {
     CallsUnblocked = "mcp_calls_unblocked",
     /// The agent cannot inspect the messages between a client and a server over TCP.
     NetworkUninspected = "mcp_network_uninspected",
+    /// A model wants a tool to be called.
+    ToolCallIntercepted = "mcp_tool_call_intercepted",
     /// A server over HTTP refused a request.
     RequestRefused = "mcp_request_refused",
     /// The agent listed a declared server, for the first time or again.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Decided, Detection, Json, Severity};
+use super::{CallIntent, Decided, Detection, Json, Severity};
 
 /// The status of a tool definition, compared with its pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -120,6 +120,9 @@ pub struct ToolCalled {
     /// such rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_detections: Vec<String>,
+    /// The intent of the model behind the call. Absent if the agent saw none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<Box<CallIntent>>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use mcpwarden_terms::{ConnectionId, Direction, GapCause, Timestamp};
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Other};
 use super::link::RequestTarget;
 use super::{Context, HttpCounters, HttpOutput, Peers, Uninspected};
 
@@ -34,6 +34,8 @@ pub(super) struct Connection {
     /// Whether the gate has overwritten some of the request in progress.
     pub(super) is_neutralized: bool,
     strange: u32,
+    /// Requests so far that are no MCP.
+    others: u64,
     told_full: bool,
     /// Bytes that passed, and how many of them nobody read; since the last account of them.
     pub(super) passed: u64,
@@ -50,6 +52,7 @@ impl Connection {
             is_mcp: false,
             is_neutralized: false,
             strange: 0,
+            others: 0,
             told_full: false,
             passed: 0,
             unread: 0,
@@ -143,9 +146,16 @@ impl Connection {
     /// A message shows nothing of MCP.
     pub(super) fn strange(&mut self, context: &mut Context<'_>) {
         self.strange = self.strange.saturating_add(1);
-        if self.strange >= STRANGE_MESSAGES && !self.is_known() && self.reading == Reading::On {
+        let is_wanted = self.is_known() || self.peers.others;
+        if self.strange >= STRANGE_MESSAGES && !is_wanted && self.reading == Reading::On {
             self.not_mcp(context);
         }
+    }
+
+    /// One more exchange that is no MCP.
+    pub(super) fn other(&mut self) -> Box<Other> {
+        self.others += 1;
+        Box::new(Other { number: self.others, ..Other::default() })
     }
 
     /// No link can be opened. Said once.

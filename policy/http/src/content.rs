@@ -13,6 +13,8 @@ pub(super) enum Piece<'a> {
     Json { bytes: &'a [u8], time: Timestamp },
     /// An event of its stream.
     Event(Event<'a>),
+    /// A piece of it, as it is.
+    Raw(&'a [u8]),
     /// Bytes of a message that was skipped.
     Gap { bytes: u64, cause: GapCause },
     /// Nothing more comes out.
@@ -42,6 +44,8 @@ enum Body {
     Json { text: Vec<u8>, time: Timestamp },
     /// In a stream of events.
     Events(Box<Events>),
+    /// It is handed on as it comes.
+    Raw,
     /// In JSON that is given up, so many bytes of it.
     Lost { bytes: u64, cause: GapCause },
 }
@@ -62,6 +66,18 @@ impl Content {
             Some(decoder) => Self { decoder: Some(decoder), frame_bytes, body, events },
             None => Self { decoder: None, frame_bytes, body: Body::Skip, events: None },
         }
+    }
+
+    /// A body that is handed on as it comes.
+    pub(super) fn raw(coding: &Coding, frame_bytes: usize) -> Self {
+        let decoder = Decoder::new(coding, frame_bytes);
+        let body = if decoder.is_some() { Body::Raw } else { Body::Skip };
+        Self { decoder, frame_bytes, body, events: None }
+    }
+
+    /// Whether all of it came out so far, of one that is handed on as it comes.
+    pub(super) fn is_raw(&self) -> bool {
+        matches!(self.body, Body::Raw)
     }
 
     /// Whether it is in a coding that is not read, or not in the one that it says.
@@ -129,7 +145,12 @@ impl Content {
         match std::mem::replace(&mut self.body, Body::Skip) {
             Body::Json { text, time } => sink(Piece::Json { bytes: text.trim_ascii_end(), time }),
             Body::Lost { bytes, cause } if bytes > 0 => sink(Piece::Gap { bytes, cause }),
-            Body::Lost { .. } | Body::Skip | Body::Unreadable | Body::Begin { .. } | Body::Events(_) => {}
+            Body::Lost { .. }
+            | Body::Skip
+            | Body::Unreadable
+            | Body::Begin { .. }
+            | Body::Events(_)
+            | Body::Raw => {}
         }
     }
 
@@ -172,7 +193,7 @@ impl Content {
         match &mut self.body {
             Body::Events(events) => events.give_up(GapCause::Memory),
             Body::Json { .. } => self.lose(GapCause::Memory),
-            Body::Skip | Body::Unreadable | Body::Begin { .. } | Body::Lost { .. } => 0,
+            Body::Skip | Body::Unreadable | Body::Begin { .. } | Body::Lost { .. } | Body::Raw => 0,
         }
     }
 
@@ -213,7 +234,7 @@ impl Body {
         match self {
             Self::Json { text, .. } => text.len(),
             Self::Events(events) => events.held(),
-            Self::Skip | Self::Unreadable | Self::Begin { .. } | Self::Lost { .. } => 0,
+            Self::Skip | Self::Unreadable | Self::Begin { .. } | Self::Lost { .. } | Self::Raw => 0,
         }
     }
 
@@ -229,6 +250,7 @@ impl Body {
         }
         match self {
             Self::Skip | Self::Unreadable | Self::Begin { .. } => {}
+            Self::Raw => sink(Piece::Raw(bytes)),
             Self::Lost { bytes: lost, .. } => *lost += bytes.len() as u64,
             Self::Json { text, .. } if text.len() + bytes.len() > frame_bytes => {
                 let bytes = (text.len() + bytes.len()) as u64;

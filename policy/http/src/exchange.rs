@@ -42,6 +42,19 @@ pub(super) struct Exchange {
     pub(super) answered: bool,
     /// Whether it was said that its answer can be read in more than one way.
     pub(super) is_told: bool,
+    /// Of one that is no MCP. (Apart: most are.)
+    pub(super) other: Option<Box<Other>>,
+}
+
+/// What is known of an exchange that is no MCP.
+#[derive(Debug, Default)]
+pub(super) struct Other {
+    /// Its number on its connection.
+    pub(super) number: u64,
+    /// What the server calls it.
+    pub(super) request_id: Option<Box<str>>,
+    /// Whether all of its answer came.
+    pub(super) is_whole: bool,
 }
 
 impl Exchange {
@@ -83,6 +96,7 @@ impl Exchange {
             is_sse: false,
             answered: false,
             is_told: false,
+            other: None,
         }
     }
 
@@ -99,6 +113,7 @@ impl Exchange {
         size_of::<Self>()
             + self.meta.bytes()
             + text(&self.id)
+            + self.other.as_ref().map_or(0, |other| size_of::<Other>() + text(&other.request_id))
             + place(&self.place)
             + self.origin.as_ref().map_or(0, place)
     }

@@ -148,6 +148,7 @@ impl Exchanges {
                     connection.answer_piece(piece, &mut exchange, time, context);
                 });
             }
+            connection.other_ends(&exchange, time, context);
             if let Some(link) = exchange.link.filter(|_| exchange.is_sse) {
                 context.close(link, time);
             }

@@ -71,6 +71,8 @@ pub(super) struct Answer<'a> {
     pub(super) content: ContentType,
     /// Where it sends its client to.
     pub(super) location: Option<&'a str>,
+    /// What the server calls the request.
+    pub(super) request_id: Option<&'a str>,
     pub(super) coding: Coding,
     pub(super) framing: Framing,
     /// What it switches to, of a 101; `None`: to HTTP/2.
@@ -91,6 +93,8 @@ pub(super) enum ContentType {
 
 /// Longest value of a header in [`HttpMeta`], in bytes; a longer one is left out.
 const META_BYTES: usize = 512;
+/// Headers in which servers say what they call a request: Anthropic, OpenAI and others, Amazon Bedrock.
+const REQUEST_IDS: [&str; 3] = ["request-id", "x-request-id", "x-amzn-requestid"];
 /// What the names of headers begin with that repeat a parameter.
 const PARAM: &str = "mcp-param-";
 /// Most of them that are kept.
@@ -220,6 +224,7 @@ impl<'b> Fields<'_, 'b> {
                 (true, true) => ContentType::Both,
             },
             location: self.get("location").and_then(text),
+            request_id: REQUEST_IDS.iter().find_map(|name| self.get(name)).and_then(text),
             coding: self.coding(),
             framing,
             upgrade: None,

@@ -39,6 +39,7 @@ mod http2;
 mod limits;
 mod link;
 mod mirrored;
+mod output;
 mod reader;
 mod readings;
 pub mod sse;
@@ -46,7 +47,7 @@ mod stream;
 
 use std::collections::BTreeMap;
 
-use mcpwarden_terms::{ConnectionId, Direction, Endpoint, GapCause, ServerType, Timestamp, counters};
+use mcpwarden_terms::{ConnectionId, Direction, Endpoint, GapCause, Timestamp, counters};
 use serde::Serialize;
 
 pub use http2::Http2Error;
@@ -54,6 +55,7 @@ pub use limits::HttpLimits;
 pub use link::LINK;
 use link::Links;
 pub use mirrored::{Header, Mirrored};
+pub use output::HttpOutput;
 use stream::Stream;
 
 /// Who speaks to whom over one stream.
@@ -65,6 +67,8 @@ pub struct Peers {
     pub server: Endpoint,
     /// Whether a declared server is there: such a stream is never called "not MCP".
     pub known: bool,
+    /// Whether what is no MCP is wanted, too: neither is such a stream.
+    pub others: bool,
 }
 
 /// What of a request's head may be told. Nothing else of it leaves, but host and path. An answer has its request's, and
@@ -137,105 +141,6 @@ pub enum Uninspected {
     /// There are as many links as there may be. The stream goes on.
     #[error("too many sessions at once")]
     TooManyLinks,
-}
-
-/// What comes out.
-#[derive(Clone, Copy, Debug)]
-pub enum HttpOutput<'a> {
-    /// A link begins; said before its first frame.
-    Opened {
-        /// Its number: the highest bit is set, which it is in no number of the kernel half.
-        link: ConnectionId,
-        /// When.
-        time: Timestamp,
-        /// The stream that it was first seen on.
-        stream: ConnectionId,
-        /// The process: its id, and when it started.
-        client: (u32, u64),
-        /// The address that it connected to.
-        server: Endpoint,
-        /// What the request calls it: `Host`.
-        host: Option<&'a str>,
-        /// Path of the request, without its query.
-        path: &'a str,
-        /// `Http`, or `Sse` of the older transport.
-        kind: ServerType,
-    },
-    /// A message or a batch.
-    Frame {
-        /// Of which link.
-        link: ConnectionId,
-        /// On which stream.
-        stream: ConnectionId,
-        /// Which way.
-        direction: Direction,
-        /// When its first byte was captured.
-        time: Timestamp,
-        /// The JSON text, perhaps invalid, without its framing and outer blanks.
-        bytes: &'a [u8],
-        /// What may be told of the request that it is, or answers.
-        meta: &'a HttpMeta,
-    },
-    /// A message that the gate in the kernel stopped, as the client wrote it; or a batch in which it stopped something.
-    Stopped {
-        /// Of which link.
-        link: ConnectionId,
-        /// On which stream.
-        stream: ConnectionId,
-        /// When its first byte was captured.
-        time: Timestamp,
-        /// As in [`Self::Frame`].
-        bytes: &'a [u8],
-        /// Whether its write was refused; else it was overwritten in part, and its server answers it.
-        is_refused: bool,
-    },
-    /// Bytes of a link's messages that were not captured, or were given up.
-    Gap {
-        /// Of which link.
-        link: ConnectionId,
-        /// Which way.
-        direction: Direction,
-        /// When.
-        time: Timestamp,
-        /// How many.
-        bytes: u64,
-        /// Why.
-        cause: GapCause,
-    },
-    /// A request of a link was refused by HTTP: a status of 400 or more, and no JSON-RPC answer with it.
-    Refused {
-        /// Of which link.
-        link: ConnectionId,
-        /// On which stream.
-        stream: ConnectionId,
-        /// When.
-        time: Timestamp,
-        /// The status.
-        status: u16,
-        /// The id of the request, as it was sent, where it was one request and its id is not too long.
-        id: Option<&'a str>,
-    },
-    /// A stream, or one message of it, cannot be read.
-    Uninspected {
-        /// Which stream.
-        stream: ConnectionId,
-        /// The link that it belongs to, where that is known.
-        link: Option<ConnectionId>,
-        /// Why.
-        why: Uninspected,
-    },
-    /// Nothing of MCP is in this stream, and no declared server is there: capture of it can stop. It is forgotten.
-    NotMcp {
-        /// Which.
-        stream: ConnectionId,
-    },
-    /// A link ended.
-    Closed {
-        /// Which.
-        link: ConnectionId,
-        /// When.
-        time: Timestamp,
-    },
 }
 
 counters!(HttpCounters {
@@ -356,6 +261,13 @@ impl Http {
         sink: &mut dyn FnMut(HttpOutput<'_>),
     ) {
         self.with(stream, time, sink, |stream, context| stream.refused(bytes, time, context));
+    }
+
+    /// What is no MCP is wanted of a stream from now on.
+    pub fn want_others(&mut self, stream: ConnectionId) {
+        if let Some(stream) = self.streams.get_mut(&stream) {
+            stream.want_others();
+        }
     }
 
     /// The link that a stream carried something of last.

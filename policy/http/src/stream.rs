@@ -166,6 +166,11 @@ impl Stream {
         }
     }
 
+    /// What is no MCP is wanted, too.
+    pub(super) fn want_others(&mut self) {
+        self.connection.peers.others = true;
+    }
+
     /// Bytes were not captured, whatever becomes of the stream.
     pub(super) fn missed(&mut self, bytes: u64) {
         self.connection.passed += bytes;

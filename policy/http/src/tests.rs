@@ -7,6 +7,7 @@ mod http2;
 mod links;
 mod loss;
 mod mirrored;
+mod others;
 mod properties;
 mod stopped;
 mod wire;
@@ -100,7 +101,12 @@ pub(super) const NOTE: &str = r#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
 pub(super) fn peers(stream: u64) -> Peers {
     let client = ((stream % 1000 / 20) as u32 + 1, 7);
     let port = if stream % 20 < 10 { 8000 } else { 8001 };
-    Peers { client, server: Endpoint::here(SocketAddr::from(([127, 0, 0, 1], port))), known: stream >= 1000 }
+    Peers {
+        client,
+        server: Endpoint::here(SocketAddr::from(([127, 0, 0, 1], port))),
+        known: stream >= 1000,
+        others: false,
+    }
 }
 
 /// Runs it all, and says in a line each what came out.
@@ -109,7 +115,7 @@ pub(super) fn run(limits: HttpLimits, steps: &[Step]) -> (Vec<String>, HttpCount
     let (mut lines, mut open, mut now) = (Vec::new(), std::collections::BTreeSet::new(), Timestamp(1));
     for step in steps {
         now = Timestamp(now.0 + 1);
-        let mut sink = |output: HttpOutput<'_>| lines.push(line(output));
+        let mut sink = |output: HttpOutput<'_>| lines.extend(line(output));
         if let Step::Ask(stream, _) | Step::Answer(stream, _) | Step::Gap(stream, ..) = step
             && open.insert(*stream)
         {
@@ -147,13 +153,17 @@ pub(super) fn run(limits: HttpLimits, steps: &[Step]) -> (Vec<String>, HttpCount
     (lines, http.counters)
 }
 
-pub(super) fn line(output: HttpOutput<'_>) -> String {
+/// `None` of what is no MCP: see [`others`].
+pub(super) fn line(output: HttpOutput<'_>) -> Option<String> {
     let number = |link: ConnectionId| {
         assert_eq!(link.0 >> 63, 1);
         link.0 & !(1 << 63)
     };
     let arrow = |direction| if direction == Direction::ClientToServer { '>' } else { '<' };
-    match output {
+    Some(match output {
+        HttpOutput::OtherRequest { .. } | HttpOutput::OtherAnswer { .. } | HttpOutput::OtherEnd { .. } => {
+            return None;
+        }
         HttpOutput::Opened { link, client, host, path, kind, .. } => {
             format!("open {} {kind:?} {} {}{path}", number(link), client.0, host.unwrap_or("-"))
         }
@@ -175,7 +185,7 @@ pub(super) fn line(output: HttpOutput<'_>) -> String {
         }
         HttpOutput::NotMcp { stream } => format!("not mcp {}", stream.0),
         HttpOutput::Closed { link, .. } => format!("close {}", number(link)),
-    }
+    })
 }
 
 /// Each step as it is, and byte by byte.
@@ -217,7 +227,11 @@ fn links_differ_by_network_namespace() {
         let ends = [(1, first), (2, second)];
         for (stream, netns) in ends {
             let server = Endpoint { address: address.parse().unwrap(), netns };
-            http.open(ConnectionId(stream), Peers { client: (1, 7), server, known: false }, Timestamp(1));
+            http.open(
+                ConnectionId(stream),
+                Peers { client: (1, 7), server, known: false, others: false },
+                Timestamp(1),
+            );
             let bytes = post("/mcp", "", PING);
             http.push(
                 ConnectionId(stream),

@@ -251,6 +251,18 @@ counters! { Counters {
     candidate_overflow,
     /// Tool calls.
     calls,
+    /// Requests to APIs of models.
+    model_requests,
+    /// Answers of models that were read.
+    model_answers,
+    /// Of them: those of which the end did not come, or some was not captured.
+    model_answers_broken,
+    /// Answers of models that were given up, since there were too many, or they held too much.
+    model_answers_dropped,
+    /// Calls that models wanted.
+    intents,
+    /// Of them: those that a client made.
+    intents_called,
     /// Answers whose request was never seen.
     unmatched_responses,
     /// Answers that were recorded before their request.

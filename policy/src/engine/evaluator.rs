@@ -11,6 +11,7 @@ mod external;
 mod held;
 mod inputs;
 mod inspection;
+mod intents;
 mod interfaces;
 mod judge;
 mod limited;
@@ -53,6 +54,7 @@ use crate::registry::{MemoryStore, Peer, Registry, RegistryError, Standing, Stor
 use crate::terms::{ConnectionId, SessionId};
 use approvals::Approvals;
 use inspection::Sessions;
+use intents::Intents;
 use public::PublicLists;
 use verdict::Evaluation;
 
@@ -68,6 +70,7 @@ pub(super) struct Evaluator {
     rounds: Rounds,
     tasks: Tasks,
     public: PublicLists,
+    intents: Intents,
 }
 
 /// What guards are asked about: the tool, where it is about one, how it was seen, and whether it was evaluated before.
@@ -107,6 +110,7 @@ impl Evaluator {
             rounds: Rounds::default(),
             tasks: Tasks::default(),
             public: PublicLists::default(),
+            intents: Intents::default(),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::detect::{Ahead, Detector};
 use crate::discovery::{Files, Running};
 use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType, Transport};
 use crate::http::HttpMeta;
+use crate::intent::Request;
 use crate::network::Verdict;
 use crate::terms::contract::{GuardFailure, GuardReply};
 use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
@@ -149,6 +150,8 @@ pub enum Input<'a> {
         /// Why, in words.
         reason: String,
     },
+    /// Something goes between a client and the API of a model.
+    Model(ModelTraffic<'a>),
     /// A process runs whose standard input and output are not captured.
     Uncaptured {
         /// The process.
@@ -177,6 +180,7 @@ impl Input<'_> {
         match self {
             Self::Exec(exec) => Some(exec.time),
             Self::Connect(connect) => Some(connect.time),
+            Self::Model(traffic) => Some(traffic.time),
             Self::Reached(reached) | Self::Uninspected { reached, .. } => Some(reached.time),
             Self::Refused { time, .. } => Some(*time),
             Self::Open { time, .. }
@@ -209,6 +213,7 @@ impl Input<'_> {
             | Self::Refused { connection, .. }
             | Self::Closed { connection, .. } => Some(*connection),
             Self::Connect(_)
+            | Self::Model(_)
             | Self::Uncaptured { .. }
             | Self::Operator(_)
             | Self::Answered { .. }
@@ -358,6 +363,51 @@ impl Connect {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         size_of::<Self>() + self.process.bytes() + text(&self.name) + text(&self.reason)
     }
+}
+
+/// A part of a request to the API of a model, or of the answer.
+#[derive(Clone, Debug)]
+pub struct ModelTraffic<'a> {
+    /// The connection of TCP.
+    pub stream: ConnectionId,
+    /// The number of the request there.
+    pub exchange: u64,
+    /// When it was captured.
+    pub time: Timestamp,
+    /// The part.
+    pub part: ModelPart<'a>,
+}
+
+/// See there. The request comes first.
+#[derive(Clone, Debug)]
+pub enum ModelPart<'a> {
+    /// A request.
+    Request(Box<ModelRequest>),
+    /// A piece of the body of its answer, without coding.
+    Answer {
+        /// What the server calls the request.
+        request_id: Option<&'a str>,
+        /// The piece.
+        bytes: &'a [u8],
+    },
+    /// The answer is over.
+    End {
+        /// Whether all of it came.
+        is_whole: bool,
+    },
+}
+
+/// A request to the API of a model.
+#[derive(Clone, Debug)]
+pub struct ModelRequest {
+    /// The client.
+    pub client: Process,
+    /// Where the server is.
+    pub address: ServerAddress,
+    /// What the client calls it: `Host`.
+    pub host: Option<String>,
+    /// What it says.
+    pub request: Request,
 }
 
 /// A process at one moment.

@@ -79,6 +79,7 @@ impl Kept {
                 Self::Other(Box::new(Input::Uninspected { reached, reason }))
             }
             Input::Connect(_)
+            | Input::Model(_)
             | Input::Uncaptured { .. }
             | Input::Operator(_)
             | Input::Answered { .. }

@@ -38,7 +38,7 @@ impl Recorder {
     }
 
     /// A value, whole or redacted. What no [`Value`] can hold is its text, with full payloads.
-    fn payload(&self, json: &str) -> Json {
+    pub(super) fn payload(&self, json: &str) -> Json {
         match self.payloads {
             Payloads::Redacted => self.redactor.redact(json),
             Payloads::Full => Json::from(&full(json)),
@@ -83,6 +83,7 @@ impl Recorder {
             decided: Decided::default(),
             detections: Vec::new(),
             tool_detections: Vec::new(),
+            intent: None,
         }
     }
 

@@ -16,6 +16,7 @@ mod heads;
 mod http2;
 mod inputs;
 mod inspect;
+mod intents;
 mod judge;
 mod life;
 mod limited;
@@ -272,6 +273,7 @@ pub(super) fn short(output: &Output) -> String {
         EventBody::ProtocolViolation(violation) => format!("violation {:?}", violation.violation),
         EventBody::InterfaceSeen(seen) => format!("interface {} {:?}", seen.uri, seen.status),
         EventBody::ToolSeen(tool) => format!("tool {}", tool.tool_name),
+        EventBody::ToolCallIntercepted(wanted) => format!("wants {}", wanted.tool_name),
         EventBody::ToolCalled(call) => format!("called {} {}", call.tool_name, call.jsonrpc_id),
         EventBody::ToolResult(result) => {
             format!("result {} {} {:?} {}", result.tool_name, result.jsonrpc_id, result.status, result.result)

@@ -47,6 +47,8 @@ pub struct NetworkServer {
     pub plain: bool,
     /// Why it may not be used at all, where that is so.
     pub denied: Option<String>,
+    /// Whether it is no MCP server, but the API of a model: nothing is denied or reported of it by that.
+    pub is_model: bool,
     /// The only destinations of its processes; `None`: any, as far as other rules let them.
     pub egress: Option<Vec<Rule>>,
 }

@@ -17,6 +17,7 @@ mod http2;
 mod http_mixed;
 mod http_rough;
 mod http_servers;
+mod intents;
 mod life;
 mod lines;
 mod listing;

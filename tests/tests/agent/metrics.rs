@@ -18,7 +18,10 @@ use mcpwarden_tests::places;
 use mcpwarden_tests::scrape::{Scrape, promtool};
 use mcpwarden_tests::transcript::Dir;
 use mcpwarden_tests::wiring::Wiring;
+use nix::sys::ptrace;
 use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 type Growth = Vec<(String, f64)>;
@@ -317,7 +320,7 @@ fn starting_agent_is_not_ready() -> Result<()> {
     Ok(())
 }
 
-/// An agent whose output nobody reads drains the ring no more, and its health says so until somebody reads again.
+/// An agent whose main thread does not run drains the ring no more, and its health says so until it does. What goes by meanwhile is reported then.
 #[test]
 fn stalled_agent_is_reported_unhealthy() -> Result<()> {
     let _alone = alone();
@@ -325,16 +328,17 @@ fn stalled_agent_is_reported_unhealthy() -> Result<()> {
     let (_directory, config) = configured(&scrape.config())?;
     let agent = Agent::start(&["--config", &config])?;
     let (mut peer, connection) = session(&agent, 1, 10)?;
-    let paused = agent.stop_reading();
-    // More than the pipe to the reader and the agent's queue hold.
-    for id in 0..400 {
-        peer.ask(&echo(id + 100, &"x".repeat(50_000)))?;
-    }
+    let main = Pid::from_raw(agent.pid().try_into()?);
+    ptrace::seize(main, ptrace::Options::empty())?;
+    ptrace::interrupt(main)?;
+    waitpid(main, Some(WaitPidFlag::__WALL))?;
+    peer.ask(&echo(100, "x"))?;
     scrape.await_answer("/healthz", 503, "the ring was last drained")?;
     scrape.await_answer("/readyz", 200, "ok")?;
     ensure!(scrape.numbers()?["mcpwarden_ring_drain_age_seconds"] > 5.0, "and the number says so, too");
-    drop(paused);
+    ptrace::detach(main, None)?;
     scrape.await_answer("/healthz", 200, "ok")?;
+    agent.wait_for("the call", |event| is(event, "mcp_tool_called") && event["jsonrpc_id"] == 100)?;
     peer.close()?;
     await_exit(&agent, connection)?;
     agent.stop()?;

@@ -54,7 +54,7 @@ fn denials_persist_until_the_next_agent_takes_over() -> Result<()> {
     })?;
     let by_hand = Listener::start()?;
     let target = format!("localhost:{}", by_hand.port());
-    let time = format!("{}s", patience(Duration::from_secs(3)).as_secs());
+    let time = format!("{}s", patience(Duration::from_secs(6)).as_secs());
     agent.tell(&["block", &target, "--for", &time])?.expect("block", 0, "localhost")?;
     let refused = detach(place.path())?;
     ensure!(refused.code == Some(2) && refused.stderr.contains("already runs"), "{}", refused.stderr);

@@ -1,4 +1,4 @@
-use mcpwarden_abi::{self as abi, GateInfo, RecordHeader, UNIX, record::bytes_of};
+use mcpwarden_abi::{self as abi, Endpoint, GateInfo, RecordHeader, UNIX, record::bytes_of};
 
 use super::*;
 use crate::{Capture, CaptureLimits, SideRecord, tests::Nothing, time::BootTime};
@@ -78,6 +78,7 @@ fn outputs_of(
         adopted,
         netns: None,
         declared: Vec::new(),
+        is_model: false,
     };
     capture.open_socket(id, connected, &clock, now, &mut sink);
     let mut offsets = [0, 0];

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use comfy_table::{Attribute, Cell, Color};
 use mcpwarden_tls::{Function, Image, Library, Located, Role, Signatures, Step, Way, locate};
 use serde::Serialize;
@@ -104,8 +104,10 @@ fn search(file: io::Result<File>, signatures: &Signatures) -> Outcome {
 
 /// The files that a process runs code of, opened.
 fn files_of(pid: i32) -> Result<Vec<(String, io::Result<File>)>> {
-    let mapped =
-        mapped::code_of(pid).with_context(|| format!("cannot read the memory map of process {pid}"))?;
+    let mapped = mapped::code_of(pid).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => anyhow!("no process {pid}"),
+        _ => anyhow!("cannot read the memory map of process {pid}: {error}"),
+    })?;
     Ok(mapped.into_iter().map(|Mapped { path, link }| (path, File::open(link))).collect())
 }
 

@@ -195,7 +195,7 @@ impl Gate {
             }
             Err(why) => Some(why),
         };
-        self.is_blunt = is_blunt;
+        self.is_blunt = is_blunt && self.unusable.is_none();
         self.warn();
     }
 

@@ -6,6 +6,15 @@ use serde_json::json;
 use super::{about, objection};
 use crate::*;
 
+fn intent() -> ModelIntent {
+    ModelIntent {
+        dialect: "anthropic".into(),
+        model: Some("m".into()),
+        request_id: Some("req_1".into()),
+        tool_call_id: Some("toolu_1".into()),
+    }
+}
+
 pub(super) fn examples() -> Vec<Event> {
     let called = ToolCalled {
         tool_name: "read".into(),
@@ -26,6 +35,7 @@ pub(super) fn examples() -> Vec<Event> {
         },
         detections: vec![],
         tool_detections: vec!["pseudo-tag".into()],
+        intent: Some(Box::new(CallIntent { intent: intent(), other_arguments: true })),
     };
     let result = ToolResult {
         tool_name: "read".into(),
@@ -94,7 +104,35 @@ pub(super) fn examples() -> Vec<Event> {
             found: None,
         }),
         about(called.clone()),
-        about(ToolCalled { meta: None, ..called }),
+        about(ToolCallIntercepted {
+            intent: intent(),
+            tool_name: "mcp__git__read".into(),
+            tool_id: Some("mcp:server-git:read".into()),
+            tool_hash: Some("ab".into()),
+            name_match: Some(ToolNameMatch::Exact),
+            candidates: None,
+            executor: Executor::Client,
+            provider_server: None,
+            input: Json::from(&json!({})),
+            remote_addr: "10.0.0.1:443".into(),
+            remote_name: Some("api.example".into()),
+            pid: 7,
+        }),
+        about(ToolCallIntercepted {
+            intent: ModelIntent { model: None, request_id: None, tool_call_id: None, ..intent() },
+            tool_name: "search".into(),
+            tool_id: None,
+            tool_hash: None,
+            name_match: Some(ToolNameMatch::Truncated),
+            candidates: Some(2),
+            executor: Executor::ProviderMcp,
+            provider_server: Some("docs".into()),
+            input: Json::default(),
+            remote_addr: "10.0.0.1:443".into(),
+            remote_name: None,
+            pid: 7,
+        }),
+        about(ToolCalled { meta: None, intent: None, ..called }),
         about(result.clone()),
         about(ToolResult {
             status: CallStatus::Ok,

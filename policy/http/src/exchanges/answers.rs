@@ -52,8 +52,20 @@ impl Exchanges {
         }
         let may_be_events = answer.content != ContentType::Json;
         let is_wanted = exchange.link.is_some() || (exchange.accepts_events && may_be_events);
-        let content = Content::new(answer.content, &answer.coding, context.limits.frame_bytes);
-        if is_wanted && content.is_undecodable() && answer.framing != Framing::Length(0) {
+        let frame_bytes = context.limits.frame_bytes;
+        let is_linked = exchange.link.is_some();
+        let (is_wanted, content) = match exchange.other.as_mut().filter(|_| !is_linked) {
+            Some(other) => {
+                other.request_id = answer.request_id.map(Box::from);
+                (true, Content::raw(&answer.coding, frame_bytes))
+            }
+            None => (is_wanted, Content::new(answer.content, &answer.coding, frame_bytes)),
+        };
+        if is_wanted
+            && exchange.other.is_none()
+            && content.is_undecodable()
+            && answer.framing != Framing::Length(0)
+        {
             context.counters.undecodable += 1;
             connection.say_uninspected(Uninspected::Coding, exchange.link, context);
         }
@@ -90,8 +102,12 @@ impl Exchanges {
     ) {
         let Some((mut exchange, content)) = self.answering.take() else { return };
         if let Some(mut content) = content {
+            if let Some(other) = &mut exchange.other {
+                other.is_whole = content.is_raw();
+            }
             content.end(&mut |piece| connection.answer_piece(piece, &mut exchange, time, context));
         }
+        connection.other_ends(&exchange, time, context);
         let session = exchange.names.session.and_then(|name| context.links.find(name));
         if let Some(link) = exchange.link
             && exchange.status >= 400
@@ -136,6 +152,13 @@ impl Connection {
                 self.say_readings(is_doubtful, exchange, context);
             }
             Piece::Event(event) => self.event(event, exchange, context),
+            Piece::Raw(bytes) => {
+                if let Some(other) = &exchange.other {
+                    let (stream, request_id) = (self.id, other.request_id.as_deref());
+                    let (exchange, time) = (other.number, now);
+                    (context.sink)(HttpOutput::OtherAnswer { stream, exchange, time, request_id, bytes });
+                }
+            }
             Piece::Gap { bytes, cause } => {
                 context.counters.frames_too_long += u64::from(cause == GapCause::TooLong);
                 if let Some(link) = exchange.link.filter(|link| context.links.is_wanted(*link)) {
@@ -144,6 +167,14 @@ impl Connection {
                 }
             }
             Piece::Undecodable(error) => self.say_undecodable(error, exchange.link, context),
+        }
+    }
+
+    /// The answer to a request is over that is no MCP.
+    pub(super) fn other_ends(&self, exchange: &Exchange, time: Timestamp, context: &mut Context<'_>) {
+        if let Some(other) = exchange.other.as_ref().filter(|_| exchange.link.is_none()) {
+            let (stream, status, is_whole) = (self.id, exchange.status, other.is_whole);
+            (context.sink)(HttpOutput::OtherEnd { stream, exchange: other.number, time, status, is_whole });
         }
     }
 

@@ -10,7 +10,7 @@ use crate::content::{Content, Piece};
 use crate::exchange::{Exchange, Gist};
 use crate::head::{ContentType, Method, Request};
 use crate::readings::readings;
-use crate::{Context, Uninspected};
+use crate::{Context, HttpOutput, Uninspected};
 
 const DIRECTION: Direction = Direction::ClientToServer;
 
@@ -76,6 +76,10 @@ impl Exchanges {
         let Some(exchange) = self.waiting.back_mut() else { return };
         exchange.decided = true;
         if exchange.method == Method::Post && exchange.link.is_none() {
+            // One that could not be read has an answer, too.
+            if connection.peers.others && exchange.other.is_none() {
+                exchange.other = Some(connection.other());
+            }
             connection.strange(context);
         }
     }
@@ -105,7 +109,7 @@ impl Exchanges {
                 let link = session.and_then(|name| context.links.find(name));
                 connection.say_undecodable(error, link, context);
             }
-            Piece::Undecodable(_) | Piece::Event(_) => {}
+            Piece::Undecodable(_) | Piece::Event(_) | Piece::Raw(_) => {}
         }
     }
 
@@ -150,6 +154,12 @@ impl Exchanges {
                 Some(link) => connection.frame((link, DIRECTION), &exchange, (bytes, time), context),
                 None => connection.full(context),
             }
+        } else if exchange.other.is_none() {
+            let other = connection.other();
+            let number = other.number;
+            exchange.other = Some(other);
+            let (stream, host) = (connection.id, exchange.place.host.as_deref());
+            (context.sink)(HttpOutput::OtherRequest { stream, exchange: number, time, host, bytes });
         }
         self.waiting.push_back(exchange);
     }

@@ -100,6 +100,7 @@ pub(super) fn unknown_answer() -> Answer<'static> {
         session: None,
         content: ContentType::Both,
         location: None,
+        request_id: None,
         coding: Coding::Unsaid,
         framing: FRAMING,
         upgrade: None,

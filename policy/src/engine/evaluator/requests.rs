@@ -374,6 +374,7 @@ impl Evaluator {
             // As the rules across servers see it: by its name.
             called.category = self.judge.category(&scope.server, &call.tool_name);
         }
+        called.intent = self.intent_of(cx, scope, (&call.tool_name, call.arguments.map(RawValue::get)), time);
         cx.reporter.report(scope.clone(), time, called);
         self.report_cross_server(cx, scope, seen, ("tools/call", Some(&call.tool_name)), &evaluation);
         let about = About {

@@ -15,7 +15,11 @@ const RECORDING: &[u8] = include_bytes!("../../../../fuzz/seeds/http2/node");
 fn http2_from_its_first_byte_is_reported_as_calls() {
     let address: SocketAddr = "127.0.0.1:7802".parse().unwrap();
     let (mut bench, mut http, stream) = (Bench::new(), Http::new(HttpLimits::default()), ConnectionId(1));
-    http.open(stream, Peers { client: (5, 5), server: Endpoint::here(address), known: false }, Timestamp(1));
+    http.open(
+        stream,
+        Peers { client: (5, 5), server: Endpoint::here(address), known: false, others: false },
+        Timestamp(1),
+    );
     let mut rest = &RECORDING[1..];
     while let Some((&[who, high, low], after)) = rest.split_first_chunk() {
         let (bytes, after) = after.split_at(usize::from(u16::from_be_bytes([high, low])));

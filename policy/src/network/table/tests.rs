@@ -25,6 +25,7 @@ fn read(text: &str) -> (NetworkRules, Vec<Block>) {
                 plain: false,
                 denied: denied.map(str::to_owned),
                 egress,
+                is_model: false,
             });
         };
         match words[0] {

@@ -87,6 +87,19 @@ pub(super) static TABLE: &[Metric] = &[
         ),
         "Frames and messages that are not as they should be, or came otherwise than they should.",
     ),
+    metric("mcpwarden_model_requests_total", Counter("model_requests"), "Requests to APIs of models."),
+    metric("mcpwarden_model_answers_total", Counter("model_answers"), "Answers of models that were read."),
+    metric(
+        "mcpwarden_model_answers_broken_total",
+        Counter("model_answers_broken"),
+        "Answers of models that ended early, or of which some was not captured.",
+    ),
+    metric("mcpwarden_model_intents_total", Counter("intents"), "Tool calls that models wanted."),
+    metric(
+        "mcpwarden_model_intents_called_total",
+        Counter("intents_called"),
+        "Tool calls that models wanted and clients made.",
+    ),
     metric(
         "mcpwarden_uninspected_total",
         Counter("uninspected"),

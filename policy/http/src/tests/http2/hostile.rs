@@ -109,14 +109,14 @@ fn endless_http2_holds_bounded_memory() {
     assert_eq!((http.counters().heads_cut, http.counters().h2_faults), (1, 0));
     // What was opened before goes on.
     let mut lines = Vec::new();
-    http.push(ConnectionId(1), ASKED, &last(3, NOTE), Timestamp(1), &mut |output| lines.push(line(output)));
+    http.push(ConnectionId(1), ASKED, &last(3, NOTE), Timestamp(1), &mut |output| lines.extend(line(output)));
     http.push(
         ConnectionId(1),
         ANSWERED,
         &data(1, format!("data: {PONG}\n\n")),
         Timestamp(1),
         &mut |output| {
-            lines.push(line(output));
+            lines.extend(line(output));
         },
     );
     assert_eq!(lines, lines!["0 > {NOTE}"; "0 < {PONG}"]);
@@ -148,7 +148,7 @@ fn longest_frames_pass() {
         &[last(1, ""), c.post(3, S, PING)].concat(),
         Timestamp(1),
         &mut |output| {
-            gaps.push(line(output));
+            gaps.extend(line(output));
         },
     );
     // The link began with the message that could be read.

@@ -161,6 +161,7 @@ fn server() -> impl Strategy<Value = NetworkServer> {
         plain: false,
         denied,
         egress,
+        is_model: false,
     };
     let host = prop_oneof![
         ip().prop_map(|ip| Host::Block(Prefix::host(ip))),
