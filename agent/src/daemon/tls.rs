@@ -20,7 +20,7 @@ use mcpwarden_abi::{
 use mcpwarden_kernel::{Kernel, TlsFunction, TlsProbes, TlsPrograms, TlsReturn};
 use mcpwarden_tls::{
     Cache, FileId, Function, Image, Located, Location, Register, Returned, Role, Signatures, Stack, Value,
-    locate,
+    Way, locate,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -350,7 +350,7 @@ fn probe(function: &Function) -> Option<TlsFunction> {
         length: if moves { register(Value::Length)? } else { none },
         done,
         shows_handshakes: false,
-        is_go: function.returns.is_some(),
+        is_go: function.way == Way::GoTable,
     };
     let returns = match &function.returns {
         _ if !moves => TlsReturn::None,

@@ -267,7 +267,8 @@ impl Search<'_, '_> {
             .map(|returns| returns.into_iter().map(|at| there.offset + at).collect());
             // Without its returns a function cannot be probed at all where it gives something back.
             let begins = self.elf.machine != Machine::X86_64 || go::is_function(&extent.code);
-            if begins && (function.returns.is_some() || function.role == Role::Write) {
+            let gives_nothing = matches!(function.role, Role::Write | Role::Handshake);
+            if begins && (function.returns.is_some() || gives_nothing) {
                 functions.push(function);
             }
         }
