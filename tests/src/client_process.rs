@@ -6,7 +6,7 @@
 //! client that the gate looks at. The process is started with the first server and ends with the test's process: all servers of
 //! a test are of one client, and so of one session.
 //!
-//! The test and the process talk over a Unix socket, one connection for each thread of the client: a [`Header`] in JSON and
+//! The test and the process talk over a Unix socket, one connection for each thread of the client: a `Header` in JSON and
 //! bytes behind it, each with its length in front.
 
 use std::collections::HashMap;

@@ -6,7 +6,7 @@ use mcpwarden_policy::Timestamp;
 use super::{Capture, outlet::Outlet, output::Sink, pressure::account, stream::Stream};
 
 impl Capture {
-    /// Compares with the kernel's positions, when everything in the ring was read. See [`Stream::look`].
+    /// Compares with the kernel's positions, when everything in the ring was read. See `Stream::look`.
     pub fn look(&mut self, id: u64, kernel: &[abi::Stream; 2], now: Timestamp, sink: &mut Sink<'_>) {
         self.each_stream(id, sink, |index, stream, out| stream.look(&kernel[index], now, out));
     }
@@ -20,7 +20,7 @@ impl Capture {
     }
 
     /// Nobody on the client's side is in the middle of a call in the directions that have a number: how many bytes wait
-    /// to be read there, at most. See [`Stream::judge`].
+    /// to be read there, at most. See `Stream::judge`.
     pub fn judge(
         &mut self,
         id: u64,
@@ -36,7 +36,7 @@ impl Capture {
         });
     }
 
-    /// Nobody holds the connection any more, and everything in the ring was read. See [`Stream::settle`].
+    /// Nobody holds the connection any more, and everything in the ring was read. See `Stream::settle`.
     pub fn settle(&mut self, id: u64, kernel: &[abi::Stream; 2], now: Timestamp, sink: &mut Sink<'_>) {
         let seen = self
             .connections

@@ -37,10 +37,10 @@ pub(crate) struct Greeted {
     pub tap: Tap,
 }
 
-/// All that a server at an address lists: see [`greet_http`].
+/// All that a server at an address lists: see `greet_http`.
 ///
 /// # Errors
-/// Those of [`greet_http`], or it does not list.
+/// Those of `greet_http`, or it does not list.
 pub async fn talk_http(
     url: &Url,
     settings: &Settings,

@@ -238,9 +238,9 @@ impl Kernel {
         })
     }
 
-    /// Tries every hook, for `doctor`.
-    pub fn probe(cgroup: &Path) -> Result<Report, KernelError> {
-        Ok(Loaded::new(4096, &[])?.probe(cgroup))
+    /// Tries every hook, for `doctor`. `no_probes`: why functions of programs must not be probed here.
+    pub fn probe(cgroup: &Path, no_probes: Option<String>) -> Result<Report, KernelError> {
+        Ok(Loaded::new(4096, &[])?.probe(cgroup, no_probes))
     }
 
     /// All is judged by this one: pins what is to outlive it, and lets go what agents before left attached, unless it goes

@@ -1,7 +1,7 @@
 //! What outlives the agent (`enforcement.persist`): its links and tables, pinned in the BPF file system.
 //!
 //! A pinned link keeps its program attached, and that its tables, whatever becomes of who made them. An agent of the same
-//! build and configuration goes on with them ([`Pins::same`]): what was written into the ring meanwhile it reads. Any other
+//! build and configuration goes on with them (`Pins::same`): what was written into the ring meanwhile it reads. Any other
 //! pins into a directory of its own, so that it is attached before anything of the one before it is let go: there is no
 //! moment at which nobody judges.
 

@@ -82,6 +82,20 @@ impl TlsProbes {
         self.functions
     }
 
+    /// How many descriptors they take.
+    pub fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    /// How many descriptors those of these functions take at most, in any way.
+    pub fn most_links(functions: &[TlsFunction]) -> usize {
+        let places = |function: &TlsFunction| match &function.returns {
+            TlsReturn::Places(places) => 2 + places.len(),
+            TlsReturn::None | TlsReturn::Probed(_) => 3,
+        };
+        functions.iter().map(places).sum()
+    }
+
     /// Adds those of another file.
     pub fn add(&mut self, mut other: Self) {
         self.links.append(&mut other.links);

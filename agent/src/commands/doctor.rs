@@ -70,16 +70,17 @@ pub fn run(json: bool) -> bool {
 }
 
 fn hooks() -> Vec<Row> {
-    let Report { hooks, trampolines, gate, tls, unproven, programs } = match Kernel::probe(&cgroup::root()) {
-        Err(error) => {
-            return vec![Row {
-                name: "kernel half".into(),
-                verdict: Verdict::Broken,
-                detail: error.to_string(),
-            }];
-        }
-        Ok(report) => report,
-    };
+    let Report { hooks, trampolines, gate, tls, unproven, programs } =
+        match Kernel::probe(&cgroup::root(), probes::unable()) {
+            Err(error) => {
+                return vec![Row {
+                    name: "kernel half".into(),
+                    verdict: Verdict::Broken,
+                    detail: error.to_string(),
+                }];
+            }
+            Ok(report) => report,
+        };
     // Without the tracepoint at the exit of system calls the other backend captures, where it works.
     let needed = |hook: &str| !hook.contains(IO_URING) && (hook != SYS_EXIT || trampolines.is_err());
     let works = |hook: &str| hooks.iter().any(|(place, problem)| place == hook && problem.is_none());
@@ -175,12 +176,10 @@ fn hooks() -> Vec<Row> {
 
 /// Whether TLS can be read in clients.
 fn tls_row(way: Result<&'static str, String>) -> Row {
-    let (verdict, detail) = match way.and_then(|way| probes::unable().map_or(Ok(way), Err)) {
+    let (verdict, detail) = match way {
         Ok(way) => (
             Verdict::Works,
-            format!(
-                "reads connections to declared servers in their clients, with `capture.tls: servers` ({way})"
-            ),
+            format!("reads connections in the memory of clients, as `capture.tls` says ({way})"),
         ),
         Err(reason) => (Verdict::Off, format!("{reason}: connections over TLS are reported, and not read")),
     };

@@ -44,6 +44,8 @@ const MOST_NAME_BYTES: usize = 256;
 /// Most processes that are probed at once, and of one user. The others are reported as not inspected.
 const MOST_PROCESSES: usize = 256;
 const MOST_OF_USER: usize = 64;
+/// Most descriptors for the probes of one process: of a library they are some ten, of a Go program some thirty.
+const MOST_LINKS: usize = 96;
 
 /// Which process: its id, and when it started in nanoseconds since boot.
 pub type Client = (u32, u64);
@@ -197,6 +199,10 @@ fn probe_process(client: Client, found: &Mutex<Found>, programs: &TlsPrograms) -
     let (files, mut unread) = search(client.0, found);
     let mut probes = TlsProbes::default();
     for (file, functions) in files {
+        if probes.links() + TlsProbes::most_links(&functions) > MOST_LINKS {
+            unread = Some("it has more functions of TLS libraries than are probed".to_owned());
+            continue;
+        }
         // The file that was searched, whatever is where it was found.
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         match programs.attach(client.0, &path, &functions) {

@@ -104,7 +104,9 @@ impl Network {
     /// It is neither, or has two ports.
     pub fn target(&self, text: &str, port: Option<u16>) -> Result<Target, BlockError> {
         let unusable = |why: String| Err(BlockError::Unusable(why));
-        if let Some(server) = self.rules.servers.iter().find(|server| &*server.id.0 == text) {
+        if let Some(server) =
+            self.rules.servers.iter().find(|server| !server.is_model && &*server.id.0 == text)
+        {
             return match (&server.address, port) {
                 (None, Some(port)) => {
                     unusable(format!("server '{text}' is a program: it has no port; leave {port} out"))

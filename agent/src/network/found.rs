@@ -234,7 +234,8 @@ impl Network {
             // What is configured of the host's loopback says nothing of another's.
             let is_meant = netns.is_none() || !address.ip().is_loopback() || self.loopback().is_none();
             let mut servers = self.rules.servers.iter().filter(|_| is_meant);
-            let declared = servers.find(|other| other.denied.is_none() && other.is_at(address, &names));
+            let declared = servers
+                .find(|other| !other.is_model && other.denied.is_none() && other.is_at(address, &names));
             let mut rules = self.rules.allow.iter().filter(|_| is_meant);
             let named = rules.find(|rule| {
                 let one = match &rule.address.host {

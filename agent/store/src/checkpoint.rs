@@ -30,7 +30,7 @@ pub struct Checkpoint {
     pub removed: Head,
     /// When it was removed.
     pub time: Timestamp,
-    /// Of [`Checkpoint::text`], by the host's key.
+    /// Of `Checkpoint::text`, by the host's key.
     pub signature: Vec<u8>,
 }
 

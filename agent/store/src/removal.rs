@@ -1,4 +1,4 @@
-//! What stands for events that were removed: at the beginning of the chain a [`Checkpoint`], between events that are kept a
+//! What stands for events that were removed: at the beginning of the chain a `Checkpoint`, between events that are kept a
 //! [`Removal`]. Both are signed by this host, so that nobody without its key can pretend that events were removed by retention.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub struct Removal {
     pub last: Head,
     /// When the last of them was removed.
     pub time: Timestamp,
-    /// Of [`Removal::text`], by the host's key.
+    /// Of `Removal::text`, by the host's key.
     pub signature: Vec<u8>,
 }
 

@@ -1,5 +1,5 @@
 //! What in a text is written to misuse the model that reads it: a definition, a result, a call's arguments, a server's
-//! request. Texts in, [`Detection`]s out, the same ones every time; what follows from one is for others to say. Its two most
+//! request. Texts in, `Detection`s out, the same ones every time; what follows from one is for others to say. Its two most
 //! important types are [`RuleSet`], what is looked for, and [`Detector`], the rules compiled. docs/internals/detection.md explains the
 //! method. Beside it lies what may be recorded of values ([`redact`]), which a detection's evidence goes by.
 //!

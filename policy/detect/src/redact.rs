@@ -2,7 +2,7 @@
 //!
 //! Hashes are keyed with a secret of this host: equal values are seen to be equal, on this host, and nothing else is seen.
 //! But who can make calls and read events has any value hashed, a thousand a call: a four-digit PIN takes ten. So what
-//! has few possible values gets no hash at all: [`is_guessable`].
+//! has few possible values gets no hash at all: `is_guessable`.
 
 mod argv;
 mod columns;

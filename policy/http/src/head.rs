@@ -224,7 +224,11 @@ impl<'b> Fields<'_, 'b> {
                 (true, true) => ContentType::Both,
             },
             location: self.get("location").and_then(text),
-            request_id: REQUEST_IDS.iter().find_map(|name| self.get(name)).and_then(text),
+            request_id: REQUEST_IDS
+                .iter()
+                .find_map(|name| self.get(name))
+                .filter(|value| value.len() <= META_BYTES)
+                .and_then(text),
             coding: self.coding(),
             framing,
             upgrade: None,

@@ -10,7 +10,7 @@
 //! - the object or array that a line begins with is a frame, whether it is valid JSON or not, as soon as it ends: readers of a
 //!   stream do not wait for a line feed. What follows on the line is another frame, or junk, such as log text;
 //! - where it does not end in its line, readers of lines fail on the line, which is a frame by itself (and invalid). Readers
-//!   of a stream read on, and so [`spread`] takes the lines together beside that;
+//!   of a stream read on, and so `spread` takes the lines together beside that;
 //! - CR, U+2028 and others end a line for some readers: what is between them is a frame too where it begins a line of text, and
 //!   [`messages_within`] finds it in frames;
 //! - a reader that fails on a line of text may read it again from its first bracket: a message behind text is a frame;

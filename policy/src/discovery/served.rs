@@ -124,7 +124,7 @@ fn family(name: &str) -> &str {
 /// | what is demanded | runs where |
 /// |---|---|
 /// | a program | the file that runs is the one that the host has at that path |
-/// | | or it was that one, and was replaced or removed since: see [`was`] |
+/// | | or it was that one, and was replaced or removed since: see `was` |
 /// | a script | the interpreter was told to load that path, the process has the host's file there, nobody but root made its mounts, and the interpreter is one of the below |
 ///
 /// The interpreter of a script is the declared one; without one, the one that the script's first line names by its path, or

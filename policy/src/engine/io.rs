@@ -10,7 +10,6 @@ use crate::detect::{Ahead, Detector};
 use crate::discovery::{Files, Running};
 use crate::event::{Event, Family, GapCause, GateDecided, Protocol, ServerType, Transport};
 use crate::http::HttpMeta;
-use crate::intent::Request;
 use crate::network::Verdict;
 use crate::terms::contract::{GuardFailure, GuardReply};
 use crate::terms::{ConnectionId, Direction, ServerId, SessionId, Timestamp};
@@ -406,8 +405,8 @@ pub struct ModelRequest {
     pub address: ServerAddress,
     /// What the client calls it: `Host`.
     pub host: Option<String>,
-    /// What it says.
-    pub request: Request,
+    /// The model that it asks.
+    pub model: Option<String>,
 }
 
 /// A process at one moment.

@@ -115,7 +115,7 @@ impl Block {
     pub const FOREVER: Timestamp = Timestamp(u64::MAX);
 }
 
-/// The names whose addresses [`Table::compile`] needs.
+/// The names whose addresses `Table::compile` needs.
 pub fn names_of(rules: &NetworkRules, blocks: &[Block]) -> BTreeSet<String> {
     let egress = rules.servers.iter().flat_map(|server| server.egress.iter().flatten());
     let of_rules = rules.deny.iter().chain(&rules.allow).chain(egress).map(|rule| &rule.address);

@@ -1,6 +1,6 @@
 //! Requests to APIs of models: what is no MCP and has their form.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap};
 
 use mcpwarden_policy::{
     ConnectionId, Input, ModelPart, ModelRequest, ModelTraffic, Timestamp,
@@ -11,10 +11,13 @@ use mcpwarden_policy::{
 use super::Connected;
 use crate::output::Sink;
 
-/// Requests whose answers are wanted: by their streams, and their numbers there.
+/// Most requests of one stream whose answers are waited for: the answers of more were cut off, and nothing said so.
+const MOST_OPEN: usize = 128;
+
+/// Requests whose answers are wanted: their numbers, by stream.
 #[derive(Default)]
 pub struct Models {
-    open: HashSet<(ConnectionId, u64)>,
+    open: HashMap<ConnectionId, BTreeSet<u64>>,
     /// Streams over which the first one went just now.
     new: Vec<ConnectionId>,
 }
@@ -30,13 +33,22 @@ impl Models {
         sink: &mut Sink<'_>,
     ) {
         let Some(request) = Request::of(bytes, &IntentLimits::default()) else { return };
-        self.new.push(stream);
-        self.open.insert((stream, exchange));
+        let open = self.open.entry(stream).or_default();
+        if open.is_empty() {
+            self.new.push(stream);
+        }
+        open.insert(exchange);
+        if open.len() > MOST_OPEN
+            && let Some(exchange) = open.pop_first()
+        {
+            let part = ModelPart::End { is_whole: false };
+            sink(Input::Model(ModelTraffic { stream, exchange, time, part }).into());
+        }
         let request = ModelRequest {
             client: connected.client.clone(),
             address: connected.address.clone(),
             host: host.map(str::to_owned),
-            request,
+            model: request.model.map(String::from),
         };
         let part = ModelPart::Request(Box::new(request));
         sink(Input::Model(ModelTraffic { stream, exchange, time, part }).into());
@@ -53,19 +65,17 @@ impl Models {
             }
             _ => return,
         };
+        let Some(open) = self.open.get_mut(&stream) else { return };
         let is_over = matches!(part, ModelPart::End { .. });
-        let key = (stream, exchange);
-        if if is_over { self.open.remove(&key) } else { self.open.contains(&key) } {
+        let is_wanted = if is_over { open.remove(&exchange) } else { open.contains(&exchange) };
+        if is_wanted {
             sink(Input::Model(ModelTraffic { stream, exchange, time, part }).into());
         }
     }
 
     /// A stream is over: so are the answers over it.
     pub fn close(&mut self, stream: ConnectionId, time: Timestamp, sink: &mut Sink<'_>) {
-        if self.open.is_empty() {
-            return;
-        }
-        for (stream, exchange) in self.open.extract_if(|(open, _)| *open == stream) {
+        for exchange in self.open.remove(&stream).unwrap_or_default() {
             let part = ModelPart::End { is_whole: false };
             sink(Input::Model(ModelTraffic { stream, exchange, time, part }).into());
         }

@@ -64,7 +64,7 @@ pub struct ListingCounters {
     pub listed: u64,
     /// Times that one could not be.
     pub failed: u64,
-    /// Servers beyond [`MAX_SERVERS`].
+    /// Servers beyond `MAX_SERVERS`.
     pub left_out: u64,
 }
 

@@ -8,7 +8,7 @@ use crate::modify_return::OFFERED;
 pub enum Way {
     /// As one of the kernel's security modules, in whatever it does.
     Lsm,
-    /// In the place of the functions that ask them: see [`crate::modify_return`].
+    /// In the place of the functions that ask them: see `crate::modify_return`.
     ModifyReturn,
 }
 

@@ -85,7 +85,7 @@ pub fn run(target: &str, json: bool) -> Result<bool> {
         ));
     }
     print_line(
-        "\nWith `capture.tls: servers`, connections to declared servers are read by OpenSSL, BoringSSL, GnuTLS and Go.",
+        "\nThe agent reads OpenSSL, BoringSSL, GnuTLS and Go, of connections that `capture.tls` names.",
     );
     Ok(is_whole)
 }

@@ -18,7 +18,7 @@ const LONGEST: u32 = (256 << 10) - (4 << 10);
 const LONGEST_UNITS: u16 = (LONGEST / UNIT) as u16;
 
 impl Scan {
-    /// So many bytes are about to be read. A message that comes in writes of less than [`UNIT`] counts for more than it is.
+    /// So many bytes are about to be read. A message that comes in writes of less than `UNIT` counts for more than it is.
     #[inline(always)]
     pub fn expect(&mut self, bytes: u32) {
         self.length_units = self.length_units.saturating_add(bytes.div_ceil(UNIT) as u16);

@@ -7,7 +7,7 @@ use core::arch::asm;
 const SIZE: usize = 256;
 /// Zeros behind the bytes, so that whoever looks ahead needs no check: nothing goes on over a control character.
 const BEYOND: usize = 16;
-/// Most bytes that a chunk has: what is looked at from one of them on begins within [`SIZE`].
+/// Most bytes that a chunk has: what is looked at from one of them on begins within `SIZE`.
 pub const CHUNK_BYTES: usize = SIZE - BEYOND;
 
 /// Bytes at hand: up to [`CHUNK_BYTES`], and zeros behind them.

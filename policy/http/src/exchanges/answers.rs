@@ -54,13 +54,14 @@ impl Exchanges {
         let is_wanted = exchange.link.is_some() || (exchange.accepts_events && may_be_events);
         let frame_bytes = context.limits.frame_bytes;
         let is_linked = exchange.link.is_some();
-        let (is_wanted, content) = match exchange.other.as_mut().filter(|_| !is_linked) {
-            Some(other) => {
-                other.request_id = answer.request_id.map(Box::from);
-                (true, Content::raw(&answer.coding, frame_bytes))
-            }
-            None => (is_wanted, Content::new(answer.content, &answer.coding, frame_bytes)),
-        };
+        let (is_wanted, content) =
+            match exchange.other.as_mut().filter(|_| !is_linked && connection.peers.others) {
+                Some(other) => {
+                    other.request_id = answer.request_id.map(Box::from);
+                    (true, Content::raw(&answer.coding, frame_bytes))
+                }
+                None => (is_wanted, Content::new(answer.content, &answer.coding, frame_bytes)),
+            };
         if is_wanted
             && exchange.other.is_none()
             && content.is_undecodable()
@@ -166,6 +167,8 @@ impl Connection {
                     (context.sink)(HttpOutput::Gap { link, direction, time: now, bytes, cause });
                 }
             }
+            // Nothing of MCP is missing.
+            Piece::Undecodable(_) if exchange.other.is_some() && exchange.link.is_none() => {}
             Piece::Undecodable(error) => self.say_undecodable(error, exchange.link, context),
         }
     }

@@ -109,11 +109,11 @@ fn other_exchanges_are_handed_on() {
             ],
             lines!["{asked}"; "1 200 false req_1 data: 1\n\n"],
         ),
-        ("no JSON", vec![ask(1, post("/v1", "", "a=b")), answer(1, json("", "3"))], vec![]),
+        ("no JSON", vec![ask(1, post("/v1", "", "a=b")), answer(1, json("", "3"))], lines!["1 200 true - 3"]),
     ];
     for (name, steps, expected) in cases {
-        assert_eq!(others(&steps, false), expected, "{name}");
-        assert_eq!(others(&bytewise(&steps), false), expected, "{name}: byte by byte");
+        assert_eq!(others(&steps, true), expected, "{name}");
+        assert_eq!(others(&bytewise(&steps), true), expected, "{name}: byte by byte");
     }
 }
 
@@ -127,7 +127,7 @@ fn gap_in_another_answer_shows() {
         Step::Gap(1, Direction::ServerToClient, 9),
         answer(1, ["\r\n", &*second, "0\r\n\r\n"].concat()),
     ];
-    assert_eq!(others(&steps, false), [format!("1 a {QUESTION}"), "1 200 false - data: 1\n\n".to_owned()]);
+    assert_eq!(others(&steps, true), [format!("1 a {QUESTION}"), "1 200 false - data: 1\n\n".to_owned()]);
 }
 
 #[test]

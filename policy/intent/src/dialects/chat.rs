@@ -19,7 +19,8 @@ pub(super) fn read(top: Value<'_>, choices: Value<'_>, state: &mut State, sink: 
     each(choices, &mut |choice| {
         let [index, delta, message, finish] =
             members(Some(choice), ["index", "delta", "message", "finish_reason"]);
-        let first = (number(index).unwrap_or_default() & (CHOICE - 1)) * CHOICE;
+        // Half of the numbers that fit: what comes behind the last one is a number, too.
+        let first = (number(index).unwrap_or_default() & (CHOICE / 2 - 1)) * CHOICE;
         calls(first, delta.or(message), state, sink);
         if finish.is_some() {
             state.stop(finish);

@@ -19,6 +19,18 @@ fn calls_beyond_the_bound_are_counted() {
 }
 
 #[test]
+fn numbers_at_their_bounds_are_numbers() {
+    for number in ["4294967295", "4294967296", "18446744073709551615", "-1", "1e99"] {
+        let call = format!(r#"{{"index":{number},"function":{{"name":"f","arguments":"{{}}"}}}}"#);
+        let delta =
+            format!(r#"{{"index":{number},"delta":{{"tool_calls":[{call}]}},"finish_reason":"stop"}}"#);
+        let body = format!("data: {{\"choices\":[{delta}]}}\n\n");
+        let (lines, _) = read(LIMITS, body.as_bytes(), 1000);
+        assert!(lines.iter().any(|line| line.starts_with("called")), "{number}: {lines:?}");
+    }
+}
+
+#[test]
 fn long_arguments_are_said_by_their_length() {
     let body: String = (0..100).map(|_| tool(0, "f", &"x".repeat(100))).collect();
     let (lines, counters) = read(LIMITS, body.as_bytes(), 77);

@@ -18,6 +18,8 @@ use crate::terms::{ConnectionId, ServerId, SessionId, Timestamp};
 
 /// Most answers that are read at once.
 const MOST_ANSWERS: usize = 1_024;
+/// Of them, and of the sessions below, those of one user: of more, the oldest of that user go.
+const MOST_OF_USER: usize = 256;
 /// What they may hold together of what is unfinished, and those of one user. Bytes.
 const MOST_HELD: usize = 64 << 20;
 const MOST_HELD_OF_USER: usize = 16 << 20;
@@ -25,14 +27,23 @@ const MOST_HELD_OF_USER: usize = 16 << 20;
 const MOST_SESSIONS: usize = 1_024;
 const MOST_INTENTS: usize = 128;
 const REMEMBERED: Duration = Duration::from_secs(3_600);
-/// Most tools that a name is looked for among.
-const MOST_TOOLS: usize = 4_096;
+/// Most tools that a name is compared with in all forms: those whose own name is in it, or all where it may be cut off.
+const MOST_TOOLS: usize = 256;
+/// Names of at least so many bytes may be cut off: clients keep to 64, and some to 60.
+const LONG_NAME: usize = 40;
 
 /// Answers that are being read, and what they wanted.
 #[derive(Debug, Default)]
 pub(super) struct Intents {
     answers: BTreeMap<(ConnectionId, u64), Reading>,
-    recent: BTreeMap<SessionId, VecDeque<Intent>>,
+    recent: BTreeMap<SessionId, Recent>,
+}
+
+/// What models wanted of the clients of a session.
+#[derive(Debug, Default)]
+struct Recent {
+    user: Option<u32>,
+    intents: VecDeque<Intent>,
 }
 
 /// An answer that is being read.
@@ -53,6 +64,8 @@ struct Intent {
     intent: ModelIntent,
     namespace: Option<Box<str>>,
     name: Arc<str>,
+    /// The tool, where the name means one: the server, and its name there.
+    tool: Option<(ServerId, Arc<str>)>,
     /// Of its arguments, where these were read.
     digest: Option<[u8; 32]>,
 }
@@ -117,18 +130,18 @@ impl Evaluator {
                     reading.intent.request_id = Some(id.to_owned());
                 }
                 let wanted = reading.read(|answer, sink| answer.push(bytes, sink));
+                self.wanted(cx, key, time, wanted);
                 if self.intents.is_too_much(key) {
                     self.intents.answers.remove(&key);
                     cx.reporter.counters.model_answers_dropped += 1;
-                    return;
                 }
-                self.wanted(cx, key, time, wanted);
             }
             ModelPart::End { is_whole } => {
                 let Some(reading) = self.intents.answers.get_mut(&key) else { return };
                 let wanted = reading.read(|answer, sink| answer.end(sink));
-                cx.reporter.counters.model_answers += u64::from(reading.answer.dialect().is_some());
-                cx.reporter.counters.model_answers_broken += u64::from(!is_whole);
+                let is_answer = reading.answer.dialect().is_some();
+                cx.reporter.counters.model_answers += u64::from(is_answer);
+                cx.reporter.counters.model_answers_broken += u64::from(is_answer && !is_whole);
                 self.wanted(cx, key, time, wanted);
                 self.intents.answers.remove(&key);
             }
@@ -141,12 +154,11 @@ impl Evaluator {
         let (session, intent) = (reading.session.clone(), reading.intent.clone());
         let client = (reading.request.client.pid, reading.request.client.uid);
         let (remote_addr, remote_name) = (reading.request.address.to_string(), reading.request.host.clone());
-        let names = self.names_of(cx, &session);
         for wanted in all {
             cx.reporter.counters.intents += 1;
             let intent = ModelIntent { tool_call_id: wanted.id.clone(), ..intent.clone() };
             let found = match wanted.executor {
-                Executor::Client => names.find(wanted.namespace.as_deref(), &wanted.name),
+                Executor::Client => self.tool_of(cx, &session, wanted.namespace.as_deref(), &wanted.name),
                 Executor::Provider | Executor::ProviderMcp => Mapping::Unknown,
             };
             let (tool, candidates, name_match) = match found {
@@ -158,7 +170,7 @@ impl Evaluator {
             let known = tool.as_ref().and_then(|(_, name)| connection?.tool(name));
             let server: Option<ServerId> = connection.map(|connection| connection.server_id());
             let (hash, kind) = (known.map(|known| Arc::clone(&known.hash)), connection.map(|one| one.kind()));
-            let arguments = wanted.arguments.as_deref();
+            let (arguments, server_of) = (wanted.arguments.as_deref(), server.clone());
             let body = ToolCallIntercepted {
                 intent: intent.clone(),
                 tool_name: Arc::clone(&wanted.name),
@@ -189,7 +201,9 @@ impl Evaluator {
             if wanted.executor == Executor::Client {
                 let digest = arguments.map(bare_digest);
                 let (namespace, name) = (wanted.namespace, wanted.name);
-                self.intents.remember(&session, Intent { time, intent, namespace, name, digest });
+                let tool = server_of.zip(tool.map(|(_, name)| name));
+                let intent = Intent { time, intent, namespace, name, tool, digest };
+                self.intents.remember(&session, client.1, intent);
             }
         }
     }
@@ -202,15 +216,16 @@ impl Evaluator {
         (tool, arguments): (&str, Option<&str>),
         time: Timestamp,
     ) -> Option<Box<CallIntent>> {
-        let recent = self.intents.recent.get_mut(&scope.session)?;
+        let recent = &mut self.intents.recent.get_mut(&scope.session)?.intents;
         recent.retain(|intent| time.0.saturating_sub(intent.time.0) < nanoseconds(REMEMBERED));
         let mut names = ToolNames::new();
         let connection = cx.connections.get(scope.connection);
         let also = connection.map_or(&[][..], |connection| connection.ids());
         names.add(std::iter::once(&scope.server).chain(also).map(|id| &*id.0), tool, ());
         let digest = bare_digest(arguments.unwrap_or("{}"));
-        let means = |intent: &Intent| {
-            !matches!(names.find(intent.namespace.as_deref(), &intent.name), Mapping::Unknown)
+        let means = |intent: &Intent| match &intent.tool {
+            Some((server, name)) => *server == scope.server && **name == *tool,
+            None => !matches!(names.find(intent.namespace.as_deref(), &intent.name), Mapping::Unknown),
         };
         let all: Vec<usize> =
             recent.iter().enumerate().filter(|(_, one)| means(one)).map(|(at, _)| at).collect();
@@ -221,22 +236,30 @@ impl Evaluator {
         Some(Box::new(CallIntent { intent, other_arguments: wanted.is_some_and(|wanted| wanted != digest) }))
     }
 
-    /// The tools of a session's servers, by the names that clients give them.
-    fn names_of(&self, cx: &Context<'_>, session: &SessionId) -> ToolNames<(ConnectionId, Arc<str>)> {
+    /// The tool of a session's servers that a name means.
+    fn tool_of(
+        &self,
+        cx: &Context<'_>,
+        session: &SessionId,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Mapping<(ConnectionId, Arc<str>)> {
         let mut names = ToolNames::new();
+        let (whole, is_long) = (letters(name), name.len() >= LONG_NAME);
         let mut left = MOST_TOOLS;
         for connection in cx.connections.servers() {
             if cx.connections.session(connection) != *session {
                 continue;
             }
             let server = connection.server_id();
-            for (tool, _) in self.registry.tools(connection.id).take(left) {
+            let tools = self.registry.tools(connection.id).map(|(tool, _)| tool);
+            for tool in tools.filter(|tool| is_long || whole.contains(&letters(tool))).take(left) {
                 let called = std::iter::once(&server).chain(connection.ids()).map(|id| &*id.0);
                 names.add(called, tool, (connection.id, tool.into()));
                 left -= 1;
             }
         }
-        names
+        names.find(namespace, name)
     }
 }
 
@@ -268,12 +291,16 @@ impl Intents {
         begun: Timestamp,
         dropped: &mut u64,
     ) {
-        if self.answers.len() >= MOST_ANSWERS {
+        let user = request.client.uid;
+        let is_users = |reading: &Reading| reading.request.client.uid == user;
+        let is_much = self.answers.values().filter(|reading| is_users(reading)).count() >= MOST_OF_USER;
+        if is_much || self.answers.len() >= MOST_ANSWERS {
             // The oldest: its end was not seen, mostly.
-            let oldest = self.answers.iter().min_by_key(|(_, reading)| reading.begun).map(|(key, _)| *key);
+            let all = self.answers.iter().filter(|(_, reading)| !is_much || is_users(reading));
+            let oldest = all.min_by_key(|(_, reading)| reading.begun).map(|(key, _)| *key);
             *dropped += u64::from(oldest.is_some_and(|oldest| self.answers.remove(&oldest).is_some()));
         }
-        let model = request.request.model.as_deref().map(str::to_owned);
+        let model = request.model.clone();
         let intent = ModelIntent { dialect: String::new(), model, request_id: None, tool_call_id: None };
         let answer = Answer::new(limits());
         self.answers.insert(key, Reading { answer, request, session, intent, begun, held: 0 });
@@ -289,19 +316,28 @@ impl Intents {
             || of_user.map(held).sum::<usize>() > MOST_HELD_OF_USER
     }
 
-    fn remember(&mut self, session: &SessionId, intent: Intent) {
-        if self.recent.len() >= MOST_SESSIONS && !self.recent.contains_key(session) {
-            let last = |intents: &VecDeque<Intent>| intents.back().map(|intent| intent.time);
-            let oldest =
-                self.recent.iter().min_by_key(|(_, intents)| last(intents)).map(|(id, _)| id.clone());
-            oldest.map(|oldest| self.recent.remove(&oldest));
+    fn remember(&mut self, session: &SessionId, user: Option<u32>, intent: Intent) {
+        if !self.recent.contains_key(session) {
+            let is_much = self.recent.values().filter(|recent| recent.user == user).count() >= MOST_OF_USER;
+            if is_much || self.recent.len() >= MOST_SESSIONS {
+                let last = |recent: &Recent| recent.intents.back().map(|intent| intent.time);
+                let all = self.recent.iter().filter(|(_, recent)| !is_much || recent.user == user);
+                let oldest = all.min_by_key(|(_, recent)| last(recent)).map(|(id, _)| id.clone());
+                oldest.map(|oldest| self.recent.remove(&oldest));
+            }
         }
         let recent = self.recent.entry(session.clone()).or_default();
-        if recent.len() >= MOST_INTENTS {
-            recent.pop_front();
+        recent.user = user;
+        if recent.intents.len() >= MOST_INTENTS {
+            recent.intents.pop_front();
         }
-        recent.push_back(intent);
+        recent.intents.push_back(intent);
     }
+}
+
+/// The letters and digits of a name, small.
+fn letters(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
 fn certainty(certainty: Certainty) -> ToolNameMatch {

@@ -37,7 +37,7 @@ impl Bench {
             client: Process { pid: client, ..Process::default() },
             address: ServerAddress::Internet(([10, 0, 0, 1], 443).into()),
             host: Some("api.example".to_owned()),
-            request: Request::of(REQUEST.as_bytes(), &IntentLimits::default()).unwrap(),
+            model: Request::of(REQUEST.as_bytes(), &IntentLimits::default()).unwrap().model.map(String::from),
         };
         self.model(stream, ModelPart::Request(Box::new(request)));
     }
@@ -65,9 +65,14 @@ impl Bench {
 /// A server `files` with one tool, of the process 5.
 fn bench() -> Bench {
     let mut bench = Bench::with(|config| {
-        let (id, command) = (ServerId("files".into()), "files-server".into());
-        let executables = Vec::new();
-        config.declared = vec![Declared { id, command, args: Vec::new(), executables, interpreter: None }];
+        let declared = |id: &str| Declared {
+            id: ServerId(id.into()),
+            command: format!("{id}-server"),
+            args: Vec::new(),
+            executables: Vec::new(),
+            interpreter: None,
+        };
+        config.declared = ["files", "gitlab"].map(declared).to_vec();
     });
     bench.server(1, 10, "files-server", 5);
     bench.c2s(1, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
@@ -143,6 +148,23 @@ fn intents_of_other_clients_are_none_of_a_session() {
     assert_eq!(bench.calls(2, &json!({"path": "/a"})), Value::Null);
 }
 
+/// Two servers with a tool of one name: the intent is that of the server that the model was told of.
+#[test]
+fn intent_belongs_to_the_server_that_its_name_means() {
+    let mut bench = bench();
+    bench.server(2, 11, "gitlab-server", 5);
+    bench.c2s(2, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    bench.s2c(2, r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"read_file","inputSchema":{"type":"object"}}]}}"#);
+    bench.wait(300);
+    bench.out.clear();
+    let answer = WHOLE.replace("files-read_file", "mcp__gitlab__read_file").replace("/b", "/a");
+    bench.asks_model(9, 5);
+    bench.model_answers(9, &answer, 64);
+    let events = bench.events();
+    assert_eq!(events[0]["tool_id"], "mcp:gitlab:read_file", "{events:#?}");
+    assert_eq!(bench.calls(2, &json!({"path": "/a"})), Value::Null, "a call of the other server");
+}
+
 #[test]
 fn intents_are_forgotten_after_an_hour() {
     let mut bench = bench();
@@ -158,14 +180,15 @@ fn answers_of_models_are_bounded() {
     for stream in 0..2_000 {
         bench.asks_model(stream, 5);
     }
-    assert_eq!(bench.engine.counters().model_answers_dropped, 976);
+    // A user has a quarter of them.
+    assert_eq!(bench.engine.counters().model_answers_dropped, 1_744);
     // One value that does not end: no more is held of it than a user may have.
     let endless = format!("[\"{}", "x".repeat(1 << 20));
-    for stream in 1_000..1_100 {
+    for stream in 1_900..2_000 {
         bench.model(stream, ModelPart::Answer { request_id: None, bytes: endless.as_bytes() });
     }
     let counters = bench.engine.counters();
-    assert!(counters.model_answers_dropped > 976 + 50, "{}", counters.model_answers_dropped);
+    assert!(counters.model_answers_dropped > 1_744 + 50, "{}", counters.model_answers_dropped);
     assert_eq!(bench.events(), Vec::<Value>::new());
 }
 
@@ -179,5 +202,5 @@ fn what_breaks_off_is_counted() {
     bench.model(8, ModelPart::Answer { request_id: None, bytes: STREAMED.as_bytes() });
     bench.model(8, ModelPart::End { is_whole: true });
     let counters = bench.engine.counters();
-    assert_eq!((counters.model_answers_broken, counters.intents), (1, 0));
+    assert_eq!((counters.model_answers, counters.model_answers_broken, counters.intents), (1, 1, 0));
 }
