@@ -1,5 +1,6 @@
 //! Drives the reader of HTTP with the two streams of connections, and compares what comes out of them whole and in pieces.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mcpwarden_policy::http::{Http, HttpLimits, HttpOutput, Peers};
@@ -35,11 +36,21 @@ fn outputs<'a>(
     held_bytes: usize,
 ) -> (Vec<String>, bool) {
     let mut outputs = Vec::new();
-    let mut sink = |output: HttpOutput<'_>| {
-        if let HttpOutput::Frame { bytes, link, .. } = output {
-            assert!(bytes.len() <= LIMITS.frame_bytes && link.0 >> 63 == 1);
+    // What is no MCP comes in pieces.
+    let mut bodies = BTreeMap::<(ConnectionId, u64), Vec<u8>>::new();
+    let mut sink = |output: HttpOutput<'_>| match output {
+        HttpOutput::OtherAnswer { stream, exchange, bytes, .. } => {
+            bodies.entry((stream, exchange)).or_default().extend_from_slice(bytes);
         }
-        outputs.push(format!("{output:?}"));
+        HttpOutput::OtherEnd { stream, exchange, is_whole, .. } => {
+            let body = bodies.remove(&(stream, exchange)).filter(|_| is_whole);
+            outputs.push(format!("{output:?} {body:?}"));
+        }
+        HttpOutput::Frame { bytes, link, .. } => {
+            assert!(bytes.len() <= LIMITS.frame_bytes && link.0 >> 63 == 1);
+            outputs.push(format!("{output:?}"));
+        }
+        _ => outputs.push(format!("{output:?}")),
     };
     let mut http = Http::new(HttpLimits { held_bytes, ..LIMITS });
     let peers = Peers {
