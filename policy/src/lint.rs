@@ -1,7 +1,7 @@
 //! What a configuration says that is accepted and does not do what it seems to, and what holds where it says nothing: that
 //! takes the guards to know.
 //!
-//! [`parse`] and [`check`] are those of [`config`](crate::config), with the warnings of this module.
+//! [`parse`] and [`check`] are those of [`config`], with the warnings of this module.
 
 mod arguments;
 mod effective;

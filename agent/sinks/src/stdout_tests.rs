@@ -1,7 +1,7 @@
 use std::{
     io::{PipeReader, Read as _, pipe},
     os::{
-        fd::OwnedFd,
+        fd::{AsFd as _, OwnedFd},
         unix::{fs::OpenOptionsExt as _, net::UnixStream},
     },
     sync::Arc,
@@ -13,6 +13,7 @@ use mcpwarden_policy::config::Overflow::{DropNewest, DropOldest};
 use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     libc,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
 };
 
 use super::*;
@@ -149,7 +150,8 @@ fn returned_reader_gets_whole_lines() {
     let (queue, thread) = started(writer, Queue::new(16 << 20, DropOldest));
     // More than the pipe holds: it is written in part.
     queue.push(chunk(1, 200_000));
-    wait_until("the first", || queue.counters().waiting_bytes == 0);
+    let readable = || PollFd::new(first.as_fd(), PollFlags::POLLIN);
+    wait_until("the first", || poll(&mut [readable()], PollTimeout::ZERO).is_ok_and(|ready| ready == 1));
     drop(first);
     wait_until("the failure", || queue.counters().failing.is_some());
     let second = reader();
