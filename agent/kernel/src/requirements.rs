@@ -68,11 +68,9 @@ const LOCKDOWN_PATH: &str = "/sys/kernel/security/lockdown";
 pub fn may_write_memory() -> bool {
     static MAY: LazyLock<bool> = LazyLock::new(|| {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let is_open = match fs::read_to_string(LOCKDOWN_PATH) {
-            Ok(state) => state.contains("[none]"),
-            Err(_) => sys::takes_writes(),
-        };
-        is_open && capabilities(&status) >> CAP_SYS_ADMIN & 1 == 1
+        capabilities(&status) >> CAP_SYS_ADMIN & 1 == 1
+            && fs::read_to_string(LOCKDOWN_PATH)
+                .map_or_else(|_| sys::takes_writes(), |state| state.contains("[none]"))
     });
     *MAY
 }

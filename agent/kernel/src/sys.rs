@@ -41,7 +41,7 @@ const LOG_BYTES: [usize; 2] = [1 << 20, 16 << 20];
 fn bpf<T>(command: i64, attributes: &T) -> io::Result<RawFd> {
     // SAFETY: the attributes are as long as is said, and what they point to outlives the call: callers hold it.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attributes, size_of::<T>()) };
-    RawFd::try_from(result).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)
+    number(result)
 }
 
 /// The same where a descriptor is given.
@@ -49,6 +49,14 @@ fn bpf_fd<T>(command: i64, attributes: &T) -> io::Result<OwnedFd> {
     let fd = bpf(command, attributes)?;
     // SAFETY: the kernel has just given it to nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// What a system call has returned: a descriptor, or 0.
+///
+/// # Errors
+/// It has failed.
+pub fn number(result: libc::c_long) -> io::Result<RawFd> {
+    RawFd::try_from(result).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)
 }
 
 /// `BPF_OBJ_PIN` and `BPF_OBJ_GET`
@@ -229,7 +237,9 @@ pub fn takes_writes() -> bool {
     ];
     let instructions = CODE.as_flattened();
     let (kind, name, license) = (Kind::Uprobe, "may_write", c"GPL");
-    Program { kind, name, instructions, license, types: None, functions: (&[], 0) }.load().is_ok()
+    let program = Program { kind, name, instructions, license, types: None, functions: (&[], 0) };
+    // Why not is of no interest.
+    program.attributes().and_then(|attributes| bpf_fd(PROG_LOAD, &attributes)).is_ok()
 }
 
 /// Attaches a tracing program to what it was loaded for: it runs until the link is closed everywhere.

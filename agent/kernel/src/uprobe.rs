@@ -5,7 +5,7 @@ use std::{
     ffi::CString,
     fs, io,
     os::{
-        fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+        fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
     path::Path,
@@ -148,7 +148,7 @@ fn event(kind: u32, (pid, file): (u32, &Path), offset: u64, at_return: bool) -> 
             CLOSE_ON_EXEC,
         )
     };
-    let fd = RawFd::try_from(result).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+    let fd = sys::number(result)?;
     // SAFETY: the kernel has just given it to nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

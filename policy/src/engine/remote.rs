@@ -8,7 +8,7 @@ use super::context::Context;
 use super::io::{Found, Output, Reached, ServerAddress};
 use super::reporter::Reporter;
 use crate::discovery::Remote;
-use crate::event::{Event, Identity, NetworkUninspected, RequestRefused, Trace};
+use crate::event::{Event, Identity, NetworkUninspected, RequestRefused};
 use crate::protocol::Id;
 use crate::terms::{ConnectionId, Direction, Timestamp};
 
@@ -85,17 +85,11 @@ pub(super) fn uninspected(cx: &mut Context<'_>, reached: &Reached, reason: Strin
         cx.report(reached.connection, reached.time, body);
     } else if let Some(server) = declared_at(cx.config, reached) {
         let event = Event {
-            timestamp: reached.time,
             session_id: Some(cx.connections.session_of_client(client)),
             server_id: Some(server.id.clone()),
             server_type: Some(reached.kind),
-            via: Vec::new(),
-            connection: None,
-            body: body.into(),
-            trace: Trace::default(),
-            repeats: None,
-            link: None,
             owner: client.uid,
+            ..Event::agent(reached.time, body.into())
         };
         cx.reporter.emit(event);
     }

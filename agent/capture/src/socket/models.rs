@@ -41,8 +41,7 @@ impl Models {
         if open.len() > MOST_OPEN
             && let Some(exchange) = open.pop_first()
         {
-            let part = ModelPart::End { is_whole: false };
-            sink(Input::Model(ModelTraffic { stream, exchange, time, part }).into());
+            break_off((stream, exchange), time, sink);
         }
         let request = ModelRequest {
             client: connected.client.clone(),
@@ -76,8 +75,7 @@ impl Models {
     /// A stream is over: so are the answers over it.
     pub fn close(&mut self, stream: ConnectionId, time: Timestamp, sink: &mut Sink<'_>) {
         for exchange in self.open.remove(&stream).unwrap_or_default() {
-            let part = ModelPart::End { is_whole: false };
-            sink(Input::Model(ModelTraffic { stream, exchange, time, part }).into());
+            break_off((stream, exchange), time, sink);
         }
     }
 
@@ -85,4 +83,10 @@ impl Models {
     pub fn take_new(&mut self) -> Vec<ConnectionId> {
         std::mem::take(&mut self.new)
     }
+}
+
+/// The rest of an answer does not come.
+fn break_off((stream, exchange): (ConnectionId, u64), time: Timestamp, sink: &mut Sink<'_>) {
+    let part = ModelPart::End { is_whole: false };
+    sink(Input::Model(ModelTraffic { stream, exchange, time, part }).into());
 }

@@ -1,5 +1,6 @@
 //! What models want to be called: their answers are read, the tools that they name are looked up, and calls are held against them.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +10,7 @@ use crate::definition::bare_digest;
 use crate::engine::io::{ModelPart, ModelRequest, ModelTraffic};
 use crate::engine::recorder::tool_id;
 use crate::engine::scope::Scope;
-use crate::event::{
-    CallIntent, Event, Executor, Json, ModelIntent, ToolCallIntercepted, ToolNameMatch, Trace,
-};
+use crate::event::{CallIntent, Event, Executor, Json, ModelIntent, ToolCallIntercepted, ToolNameMatch};
 use crate::intent::names::{Certainty, Mapping, ToolNames};
 use crate::intent::{self, Answer, AnswerOutput, Arguments, IntentLimits, ToolCall};
 use crate::terms::{ConnectionId, ServerId, SessionId, Timestamp};
@@ -186,17 +185,11 @@ impl Evaluator {
                 pid: client.0,
             };
             cx.reporter.emit(Event {
-                timestamp: time,
                 session_id: Some(session.clone()),
                 server_id: server,
                 server_type: kind,
-                via: Vec::new(),
-                connection: None,
-                trace: Trace::default(),
-                body: body.into(),
-                repeats: None,
-                link: None,
                 owner: client.1,
+                ..Event::agent(time, body.into())
             });
             if wanted.executor == Executor::Client {
                 let digest = arguments.map(bare_digest);
@@ -217,18 +210,25 @@ impl Evaluator {
         time: Timestamp,
     ) -> Option<Box<CallIntent>> {
         let recent = &mut self.intents.recent.get_mut(&scope.session)?.intents;
-        recent.retain(|intent| time.0.saturating_sub(intent.time.0) < nanoseconds(REMEMBERED));
-        let mut names = ToolNames::new();
-        let connection = cx.connections.get(scope.connection);
-        let also = connection.map_or(&[][..], |connection| connection.ids());
-        names.add(std::iter::once(&scope.server).chain(also).map(|id| &*id.0), tool, ());
-        let digest = bare_digest(arguments.unwrap_or("{}"));
+        recent.retain(|intent| time < intent.time.after(REMEMBERED));
+        // Most intents are known to be of a tool.
+        let names = LazyCell::new(|| {
+            let mut names = ToolNames::new();
+            let connection = cx.connections.get(scope.connection);
+            let also = connection.map_or(&[][..], |connection| connection.ids());
+            names.add(std::iter::once(&scope.server).chain(also).map(|id| &*id.0), tool, ());
+            names
+        });
         let means = |intent: &Intent| match &intent.tool {
             Some((server, name)) => *server == scope.server && **name == *tool,
             None => !matches!(names.find(intent.namespace.as_deref(), &intent.name), Mapping::Unknown),
         };
         let all: Vec<usize> =
             recent.iter().enumerate().filter(|(_, one)| means(one)).map(|(at, _)| at).collect();
+        if all.is_empty() {
+            return None;
+        }
+        let digest = bare_digest(arguments.unwrap_or("{}"));
         let same = |at: &&usize| recent.get(**at).is_some_and(|intent| intent.digest == Some(digest));
         let at = all.iter().find(same).or(all.first()).copied()?;
         let Intent { intent, digest: wanted, .. } = recent.remove(at)?;
@@ -347,8 +347,4 @@ fn certainty(certainty: Certainty) -> ToolNameMatch {
         Certainty::ToolOnly => ToolNameMatch::ToolOnly,
         Certainty::Truncated => ToolNameMatch::Truncated,
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
