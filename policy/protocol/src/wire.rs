@@ -253,8 +253,8 @@ impl FrameCutter {
         let mut whole = bytes;
         while !whole.is_empty() {
             let was_spread = self.spread.is_some();
-            // By lines, so that the order of what both readers find does not depend on how the bytes came.
-            let rest = if was_spread { scan::up_to_line_feed(whole) } else { whole };
+            // To where the other reader may find something, so that the order of what both find does not depend on how the bytes came.
+            let rest = if was_spread { scan::up_to_end(whole) } else { whole };
             // Each step takes bytes or leads to a state that will.
             let used = match self.state {
                 State::Boundary(before) => self.boundary(before, rest, time, sink),

@@ -6,7 +6,7 @@ use std::fmt::Write;
 const NO_NUMBERS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
 /// What some reader's `trim` removes and JSON does not call white space: `str.strip` of Python, `trim` of JavaScript, `Trim` of
-/// .NET and `strip` of Java together; a byte order mark, and NUL, which ends C strings.
+/// .NET and `strip` of Java together; a byte order mark, and NUL, which ends C strings. To cJSON, all control characters are white space.
 pub(crate) const BLANKS: [char; 30] = [
     '\0', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{1f}', '\u{85}', '\u{a0}', '\u{1680}',
     '\u{180e}', '\u{2000}', '\u{2001}', '\u{2002}', '\u{2003}', '\u{2004}', '\u{2005}', '\u{2006}',
@@ -32,6 +32,7 @@ pub(super) struct Mended {
 ///   and System.Text.Json with their options for it); missing elements are null, `;` is a comma, `=` and `=>` are colons (Gson);
 /// - keys may be without quotes, and so may strings within an object (kotlinx.serialization, `isLenient`, which the official Kotlin SDK
 ///   sets); `true`, `false` and `null` may be in any case (PHP), and numbers in other spellings (`+1`, `.5`, `007`, `0x10`);
+/// - `new NAME(…)` is null (Newtonsoft.Json), and a backslash at the end of a line joins it and the next (JSON5);
 /// - what some reader calls white space becomes a blank, outside of strings.
 pub(super) fn mend(text: &str, out: &mut String) -> Mended {
     mend_with(text, out, Escapes::Json5)
@@ -176,9 +177,37 @@ impl Mender<'_> {
         self.rest = after;
     }
 
+    /// How long the call of a constructor is that a text begins with: `new Date(2026, "(")`. `None`: it is none.
+    fn construction(text: &str) -> Option<usize> {
+        let name = text.strip_prefix("new")?;
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.');
+        let call = name.trim_start().trim_start_matches(is_name).trim_start();
+        if !name.starts_with(char::is_whitespace) || !call.starts_with('(') {
+            return None;
+        }
+        let (mut depth, mut quote, mut is_escaped) = (0_usize, None, false);
+        for (at, character) in call.char_indices() {
+            match (quote, character) {
+                (Some(_), _) if is_escaped => is_escaped = false,
+                (Some(_), '\\') => is_escaped = true,
+                (Some(mark), _) if mark == character => quote = None,
+                (Some(_), _) => {}
+                (None, '"' | '\'') => quote = Some(character),
+                (None, '(') => depth += 1,
+                (None, ')') if depth == 1 => return Some(text.len() - call.len() + at + 1),
+                (None, ')') => depth -= 1,
+                (None, _) => {}
+            }
+        }
+        None
+    }
+
     /// Takes what stands for itself up to the next blank or sign of JSON: a number, a word of JSON, or a string without quotes.
     fn value(&mut self) {
         self.comma = None;
+        if let Some(length) = Self::construction(self.rest) {
+            return self.respell(length, "null");
+        }
         let is_end =
             |c: char| c.is_ascii_whitespace() || matches!(c, '{' | '}' | '[' | ']' | ':' | ',' | '"' | '\\');
         let length = self.rest.find(is_end).unwrap_or(self.rest.len());
@@ -254,6 +283,10 @@ impl Mender<'_> {
         self.skip(1);
         let is_json5 = self.escapes == Escapes::Json5;
         match self.rest.chars().next() {
+            Some('\r' | '\n') if is_json5 => {
+                let length = if self.rest.starts_with("\r\n") { 2 } else { 1 };
+                self.respell(length, "");
+            }
             // A backslash in front of a control character escapes nothing: it stands for itself.
             Some(character @ ..' ') => {
                 self.out.push_str("\\\\");
@@ -326,7 +359,7 @@ fn literal_of(text: &str) -> Option<String> {
 }
 
 fn is_blank(character: char) -> bool {
-    character.is_ascii_whitespace() || BLANKS.contains(&character)
+    character <= ' ' || BLANKS.contains(&character)
 }
 
 #[cfg(test)]
@@ -338,7 +371,15 @@ mod tests {
         let cases = [
             (r#"{"a": "b\"c"}"#, r#"{"a": "b\"c"}"#, (false, false)),
             ("{\"a\":\"x\ty\"}", r#"{"a":"x\u0009y"}"#, (true, false)),
-            ("{\"a\":\"x\\\ny\"}", r#"{"a":"x\\\u000ay"}"#, (true, false)),
+            ("{\"a\":\"x\\\ny\"}", r#"{"a":"xy"}"#, (true, true)),
+            ("{\"na\\\r\nme\":\"x\\\ry\\\u{1}\"}", r#"{"name":"xy\\\u0001"}"#, (true, true)),
+            (
+                "{\"a\":new Date(1, \"(\\\"\", [2]),\"b\":new Foo(),\"c\":newest}",
+                r#"{"a":null,"b":null,"c":"newest"}"#,
+                (true, true),
+            ),
+            ("{\"a\":new Date(1", r#"{"a":"new" "Date(1""#, (true, true)),
+            ("{\"a\":\u{2}1,\u{1f}\"b\"\u{7}:2}", r#"{"a": 1, "b" :2}"#, (true, true)),
             ("[NaN,-Infinity,-1,\"NaN\"]", r#"["NaN","-Infinity",-1,"NaN"]"#, (true, false)),
             ("{\"a\":1,/* , */}", "{\"a\":1  }", (true, true)),
             ("[1, // two\n2]", "[1,  \n2]", (true, true)),

@@ -14,11 +14,14 @@ pub(super) enum Blank {
     Other,
 }
 
-/// Whether these bytes are a character of [`BLANKS`].
+/// Whether these bytes are a control character or one of [`BLANKS`].
 pub(super) fn blank(bytes: &[u8]) -> Blank {
     // What most lines begin with is none, and is told at once.
-    if !matches!(bytes.first(), Some(..b' ' | 0x80..)) {
-        return Blank::Other;
+    match bytes {
+        [b'\t' | b'\n' | b'\r', ..] => return Blank::Other,
+        [0..=0x1f] => return Blank::Whole,
+        [0x80..=0xff, ..] => {}
+        _ => return Blank::Other,
     }
     let mut blank = Blank::Other;
     for character in BLANKS {

@@ -173,9 +173,7 @@ impl FrameCutter {
         } else if let Step::LineFeed(_) = step {
             self.state = State::Boundary(Before::Line);
             self.emit(scan::trim(text), before, time, sink);
-            if scan.may_span_lines() {
-                self.begun = Spread::begin(&[text, b"\n"].concat(), time).map(Box::new);
-            }
+            self.begun = Spread::begin(&[text, b"\n"].concat(), time).map(Box::new);
             end + 1
         } else {
             self.state = State::Boundary(Before::Frame);

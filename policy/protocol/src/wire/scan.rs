@@ -21,9 +21,10 @@ pub(super) fn position(bytes: &[u8], is: impl Fn(&u8) -> bool) -> Option<usize> 
     bytes.get(start..)?.iter().position(is).map(|at| start + at)
 }
 
-/// The bytes before the first line feed; that alone, if they begin with it.
-pub(super) fn up_to_line_feed(bytes: &[u8]) -> &[u8] {
-    let end = line_feed(bytes).map_or(bytes.len(), |at| at.max(1));
+/// The bytes up to the first bracket that closes something, or before the first line feed; that alone, if they begin with it.
+pub(super) fn up_to_end(bytes: &[u8]) -> &[u8] {
+    let end = position(bytes, |byte| matches!(byte, b'\n' | b'}' | b']'));
+    let end = end.map_or(bytes.len(), |at| if bytes.get(at) == Some(&b'\n') { at.max(1) } else { at + 1 });
     bytes.get(..end).unwrap_or(bytes)
 }
 

@@ -182,7 +182,7 @@ impl Grammar {
             }
             Next::Escape { key } => {
                 self.next = Next::Text { key };
-                return byte != b'\n';
+                return true;
             }
             Next::Scalar if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.') => {
                 return true;
@@ -191,8 +191,10 @@ impl Grammar {
             _ => {}
         }
         match (byte, self.next) {
-            (b' ' | b'\t' | b'\r' | b'\n', _) => {}
+            (..=b' ', _) => {}
             (b'/', _) => self.comment = Some(Comment::Slash),
+            // Gson, and Jackson with `ALLOW_YAML_COMMENTS`.
+            (b'#', _) => self.comment = Some(Comment::Line),
             (b'}', Next::Key | Next::Comma) => return self.close(true),
             (b']', Next::Value | Next::Comma) => return self.close(false),
             (b',', Next::Comma) => {

@@ -84,6 +84,37 @@ fn split_streams_are_cut_into_the_same_frames() {
                 junk("}\n"),
             ],
         ),
+        (
+            "spread over lines, with a comment",
+            "{\"a\":1, # }\n\"b\":2}\n".into(),
+            vec![frame("{\"a\":1, # }"), junk("\"b\":2}\n")],
+        ),
+        (
+            "spread over lines, with a comment without brackets",
+            "{\"a\":1, # c\n# d\n\"b\":2}\n".into(),
+            vec![
+                frame("{\"a\":1, # c"),
+                junk("# d\n"),
+                frame("{\"a\":1, # c\n# d\n\"b\":2}"),
+                Owned::Odd(Framing::Spread),
+                junk("\"b\":2}\n"),
+            ],
+        ),
+        (
+            "spread over lines, within a string",
+            "{\"a\":\"x\\\n\\\"y\"}\n".into(),
+            vec![
+                frame("{\"a\":\"x\\"),
+                frame("{\"a\":\"x\\\n\\\"y\"}"),
+                Owned::Odd(Framing::Spread),
+                junk("\\\"y\"}\n"),
+            ],
+        ),
+        (
+            "control characters in front",
+            "\u{1}\u{2}{}\n".into(),
+            vec![frame("{}"), Owned::Odd(Framing::Blank)],
+        ),
         // Content-Length
         ("headers", format!("Content-Length: 24\r\n\r\n{m}"), vec![frame(m)]),
         ("headers, twice", format!("Content-Length: 24\r\n\r\n{m}Content-Length: 2\r\n\r\n[]"), {

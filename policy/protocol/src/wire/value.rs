@@ -50,9 +50,12 @@ impl ValueScan {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             if byte == b'\n' {
-                if self.within == Within::LineComment {
-                    self.within = Within::Structure;
-                }
+                self.within = match self.within {
+                    Within::LineComment => Within::Structure,
+                    // A backslash joins the next line to a string (JSON5).
+                    Within::Escape { quote } => Within::Text { quote },
+                    within => within,
+                };
                 return Step::LineFeed(at);
             }
             self.within = match self.within {
@@ -100,11 +103,6 @@ impl ValueScan {
             at += 1;
         }
         Step::More
-    }
-
-    /// Whether the value can go on in the next line, to some reader.
-    pub(super) fn may_span_lines(&self) -> bool {
-        !matches!(self.within, Within::Escape { .. })
     }
 }
 
