@@ -61,8 +61,8 @@ const MAX_ID_BYTES: usize = 128;
 /// Which command lines are MCP servers.
 ///
 /// A pattern is a glob whose `*` crosses `/`. It is matched on the name of every piece of the command (package
-/// without version, `@scope/name` whole; module; script without extension; image without tag; program), on the
-/// path of a script or program, and on the whole command line, arguments joined by one blank and launchers
+/// without version, `@scope/name` whole; module; script without extension; image without tag; program), a built-in one also as
+/// that is written with hyphens (`WeatherMcp` is `weather-mcp`), on the path of a script or program, and on the whole command line, arguments joined by one blank and launchers
 /// without their directory; paths of Windows have `/` there. A pattern that starts with `*` and has no blank in it is not matched on the whole
 /// line: `*-mcp-server` must not find `vim notes-about-some-mcp-server`.
 #[derive(Clone, Debug)]
@@ -126,12 +126,15 @@ impl NamePatterns {
                         .filter(|_| names::telling_part(&piece.name, piece.role).is_none())?;
                     names::telling_directory(path, Some(directory))
                 });
+                let name = module.as_deref().unwrap_or(&piece.name);
+                let hyphenated = (!pattern.custom).then(|| names::hyphenated(name)).flatten();
                 let texts = [
                     Some(piece.name.as_str()),
                     module.as_deref(),
                     piece.path.as_deref(),
                     image,
                     directory.as_deref(),
+                    hyphenated.as_deref(),
                 ];
                 if let Some(on) = texts.into_iter().flatten().find(|text| pattern.glob.matches(text)) {
                     return Some(found(pattern, on));

@@ -17,7 +17,8 @@ use super::values::{AbsolutePath, Bytes, Fingerprint, Glob, HttpUrl, Period, Sec
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Discovery {
-    /// Globs that replace the built-in patterns. Without this key, the built-in patterns apply. Example:
+    /// Globs that replace the built-in patterns. Without this key, the built-in patterns apply. A name is also matched in its form with hyphens:
+    /// `WeatherMcp` and `Weather.Mcp` as `weather-mcp`. Example:
     /// `["@modelcontextprotocol/*", "mcp-server-*"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1_000))]

@@ -161,7 +161,7 @@ impl Command {
     /// A program that runs another command, if `name` is one.
     fn wrapper(&mut self, name: &str, args: &[&str], level: usize) -> bool {
         let Some((wrapper, front, args)) = wrappers::find(name, args) else {
-            return wrappers::is_name(name);
+            return wrappers::is_name(name) && targets::inner(name, args).is_none();
         };
         self.enter(options::value(front, wrapper.directory));
         match wrapper.expanded(args) {
@@ -266,6 +266,9 @@ impl Command {
     /// A program that is not known. Behind it another command may begin, where a launcher stands.
     fn unknown(&mut self, program: &str, args: &[&str], level: usize) {
         self.file(Role::Program, program);
+        if only_registers(args) {
+            return;
+        }
         let is_beginning = |word: &&str| is_in(tables::BEGINNINGS, names::base(word));
         let dashes = args.iter().position(|arg| *arg == "--").map(|at| at + 1);
         let behind_dashes =
@@ -402,6 +405,10 @@ impl Command {
     }
 
     fn container(&mut self, engine: &str, args: &[&str], level: usize) {
+        // docs.docker.com/ai/mcp-catalog-and-toolkit: the engine runs a plugin of this name.
+        if let ["mcp", "gateway", "run", ..] = args {
+            return self.push(Role::Program, "docker-mcp", None);
+        }
         let Some(run) = containers::read(engine, args) else { return };
         self.in_container = true;
         self.container = run.container;
@@ -458,6 +465,12 @@ fn is_preparation(words: &[String]) -> bool {
                     && words.find(|word| !is_in(tables::MAKERS_GROUPS, word)).is_some_and(makes)
         }
     }
+}
+
+/// Whether a client only takes down a command that it is to run later: `claude mcp add NAME -- npx …`.
+fn only_registers(args: &[&str]) -> bool {
+    const VERBS: &str = "add add-json remove rm get list install uninstall enable disable";
+    args.windows(2).any(|words| matches!(words, ["mcp", verb] if is_in(VERBS, verb)))
 }
 
 /// Whether only the shell knows which program this is.

@@ -46,7 +46,8 @@ const GENERIC: [&str; 36] = [
     "pex",
 ];
 /// Directories that say nothing of what lies in them.
-const PLACES: [&str; 51] = [
+const PLACES: [&str; 52] = [
+    "cmd",
     "home",
     "root",
     "usr",
@@ -107,6 +108,9 @@ const CHANNELS: &str = "latest stable main master edge dev nightly next";
 const SOURCES: [&str; 9] =
     ["npm:", "jsr:", "github:", "gitlab:", "bitbucket:", "gist:", "file:", "link:", "path:"];
 
+/// Ends of domains, with which names of packages of Java begin.
+const DOMAINS: &str = "com org net io dev ai app me edu gov eu de uk fr nl ch at it es pl se no jp cn in br us ru xyz tech cloud";
+
 fn is_generic(name: &str) -> bool {
     places::is_hash(name) || GENERIC.contains(&name.to_ascii_lowercase().as_str())
 }
@@ -140,7 +144,11 @@ pub(super) fn place(piece: &Piece) -> Option<&str> {
 /// The id that a name gives, if it says something.
 pub(super) fn telling_part(name: &str, role: Role) -> Option<String> {
     if role == Role::Module {
-        return name.split('.').find(|part| !is_generic(part)).map(str::to_owned);
+        let mut parts: Vec<&str> = name.split('.').collect();
+        if is_class(&parts) {
+            parts.reverse();
+        }
+        return parts.into_iter().find(|part| !is_generic(part)).map(str::to_owned);
     }
     let last = base(name);
     if !is_generic(last) {
@@ -152,6 +160,37 @@ pub(super) fn telling_part(name: &str, role: Role) -> Option<String> {
     let namespaced =
         matches!(role, Role::Package | Role::Image) && !is_generic(scope) && !scope.contains('.');
     namespaced.then(|| format!("{scope}-{last}"))
+}
+
+/// Whether these are the parts of a class of Java, behind a domain that is written from its end: `com.example.tools.WeatherServer`.
+fn is_class(parts: &[&str]) -> bool {
+    let class = parts.last().and_then(|class| class.chars().next());
+    parts.len() > 2
+        && parts.first().is_some_and(|first| is_in(DOMAINS, first))
+        && class.is_some_and(char::is_uppercase)
+}
+
+/// A name as those with hyphens are written: `WeatherMCPServer`, `Weather::Mcp.Server` and `weather_mcp_server` are `weather-mcp-server`. `None`: it
+/// is so.
+pub(super) fn hyphenated(name: &str) -> Option<String> {
+    let mut hyphenated = String::new();
+    let mut letters = name.chars().peekable();
+    let mut before = '-';
+    while let Some(letter) = letters.next() {
+        let begins_word = letter.is_ascii_uppercase()
+            && (before.is_ascii_lowercase()
+                || before.is_ascii_digit()
+                || before.is_ascii_uppercase() && letters.peek().is_some_and(char::is_ascii_lowercase));
+        let is_break = matches!(letter, '_' | '.' | ':' | '-');
+        if (begins_word || is_break) && !hyphenated.ends_with('-') {
+            hyphenated.push('-');
+        }
+        if !is_break {
+            hyphenated.push(letter.to_ascii_lowercase());
+        }
+        before = letter;
+    }
+    (hyphenated != name).then_some(hyphenated)
 }
 
 /// The nearest directory above a script that says something, and stays.
@@ -168,7 +207,12 @@ pub(super) fn telling_directory(path: &str, cwd: Option<&str>) -> Option<String>
     // A user's home is named for the user, not for the server.
     let homes = drive + if matches!(parts.get(drive), Some(&("home" | "Users"))) { 2 } else { 0 };
     let named = |part: &&&str| {
-        !is_generic(part) && !part.ends_with('*') && !PLACES.contains(&part.to_ascii_lowercase().as_str())
+        // What a client fills in (`${__dirname}`, `{{ root }}`) is no name.
+        let is_filled_in = part.contains(['$', '{', '}']);
+        !is_generic(part)
+            && !is_filled_in
+            && !part.ends_with('*')
+            && !PLACES.contains(&part.to_ascii_lowercase().as_str())
     };
     parts.get(homes..).unwrap_or_default().iter().rev().find(named).map(|part| (*part).to_owned())
 }
@@ -195,7 +239,7 @@ pub(super) fn python_module(path: &str) -> Option<String> {
 pub(super) fn package(spec: &str) -> String {
     let spec = spec.trim_matches(['"', '\'']);
     // `name @ https://…` (PEP 508)
-    let spec = spec.split(" @ ").next().unwrap_or(spec);
+    let spec = unaliased(spec.split(" @ ").next().unwrap_or(spec));
     if let Some(part) = part_of_repository(spec) {
         return part.to_owned();
     }
@@ -219,6 +263,17 @@ pub(super) fn package(spec: &str) -> String {
     // `npx -y github-user/repo` and JSR's `@scope/name/entry`: at most a scope and a name.
     let parts: Vec<&str> = name.splitn(3, '/').take(2).collect();
     parts.join("/")
+}
+
+/// What an alias stands for, which npm knows a package by here and nowhere else: `NAME@npm:PACKAGE@1.2`, `NAME@https://…` (npm-install(1)).
+fn unaliased(spec: &str) -> &str {
+    let is_source = |rest: &str| {
+        SOURCES.iter().any(|source| rest.starts_with(source))
+            || ["http://", "https://", "git:", "git+"].iter().any(|scheme| rest.starts_with(scheme))
+    };
+    let mut aliases =
+        spec.match_indices('@').filter(|(at, _)| *at > 0 && !spec.get(..*at).is_some_and(is_source));
+    aliases.find_map(|(at, _)| spec.get(at + 1..).filter(|rest| is_source(rest))).unwrap_or(spec)
 }
 
 /// The package in a repository of several, behind `#`: `egg=NAME`, `subdirectory=DIR` (pip.pypa.io/en/stable/topics/vcs-support), `path:DIR`
@@ -260,7 +315,7 @@ const NO_NAMES: &str = "mcp server servers cli stdio";
 
 /// The version in a package specifier: `name@1.2`, `name==1.2`, `https://…/name.git@v1.2`. A range (`>=1`) is none.
 pub(super) fn version(spec: &str) -> Option<&str> {
-    let spec = spec.trim_matches(['"', '\'']);
+    let spec = unaliased(spec.trim_matches(['"', '\'']));
     // `github:owner/name#v1.2` (npm-install(1))
     let tag = spec.split_once('#').map(|(_, tag)| tag.strip_prefix("semver:").unwrap_or(tag));
     if let Some(tag) = tag.filter(|tag| places::is_version(tag)) {

@@ -28,6 +28,24 @@ pub(super) const NODE_RUNNER: Options = Options {
     ..NONE
 };
 
+/// nodemon(1): what others have as a flag has a value here.
+pub(super) const NODEMON: Options = Options {
+    one: &[NODE_OPTIONS, "--watch -w --ignore -i --ext -e --delay -d --signal -s --exec -x --config --cwd"],
+    ..NONE
+};
+
+/// Programs of Python that run another script or module and look at it: debugpy, coverage(1), cProfile, pdb and trace
+/// (docs.python.org/3/library), memray(1), pyinstrument, viztracer, scalene, kernprof.
+pub(super) const PYTHON_TOOLS: &str =
+    "debugpy coverage cProfile profile pdb ipdb pudb trace memray pyinstrument viztracer scalene kernprof";
+/// Options of those.
+pub(super) const PYTHON_TOOL: Options = Options {
+    one: &[
+        "--listen --connect --log-to --log-to-stderr --configure-subProcess --adapter-access-token --rcfile --source --source-pkgs --data-file         --concurrency --context --include --omit -o --output --outfile -s --sort -c --command -r --renderer -i --interval --live-port         --output_file --max_stack_depth --tracer_entries --cpu-sampling-rate -f --file --ignore-module --ignore-dir -C --coverdir         --prof-mod -m --module",
+    ],
+    ..NONE
+};
+
 /// Packages and programs that run another script, by the interpreter's own rules.
 pub(super) const NODE_RUNNERS: &str = "tsx ts-node ts-node-esm ts-node-script ts-node-transpile-only vite-node nodemon esno babel-node \
     swc-node jiti esbuild-register tsm ts-node-dev tsnd";
@@ -47,6 +65,11 @@ pub(super) const MCP_RUNNER: Options = Options {
     flags: "--no-banner --skip-env --skip-source --stateless --reload --no-reload",
     ..NONE
 };
+/// opentelemetry-instrument: opentelemetry.io/docs/zero-code/python
+pub(super) const OPENTELEMETRY: Options = Options::with(&[
+    "--traces_exporter --metrics_exporter --logs_exporter --exporter_otlp_endpoint --exporter_otlp_protocol \
+    --exporter_otlp_headers --service_name --resource_attributes --propagators --id_generator",
+]);
 /// Servers of web applications: the module stands in front of a colon (uvicorn.org, gunicorn.org, hypercorn).
 pub(super) const WEB_RUNNERS: &str = "uvicorn gunicorn hypercorn granian daphne";
 /// Options of those.
@@ -243,7 +266,7 @@ pub(super) const BEGINNINGS: &str = "npx bunx pnpx uvx dnx";
 
 /// Programs that open a server's files, fetch them or run containers, and never are a server.
 pub(super) const NO_SERVERS: &str =
-    "cat less vim vi nano grep rg git pip pip3 venv ensurepip make runc crun youki runsc conmon containerd";
+    "cat less vim vi nano grep rg git pip pip3 venv ensurepip runc crun youki runsc conmon containerd";
 /// The shell's own commands (bash(1), dash(1), zsh(1), fish(1)), and the tools that stand beside a server in a shell's text.
 pub(super) const TOOLS: &str = ". : [ [[ alias bg break caller cd continue declare disown echo emit enable exit export false fg getopts hash help \
     history jobs kill let local logout mapfile popd printf pushd pwd read readonly return set setopt shift shopt sleep \

@@ -85,7 +85,7 @@ const COMMANDS: &[(&str, &str, bool)] = &[
     ("/usr/bin/conmon -c 0caf", "mcp-HASH", false),
     ("/usr/bin/containerd-shim-runc-v2 -namespace moby", "mcp-HASH", false),
     ("java -Xmx1g -jar /opt/x-mcp-server.jar", "x-mcp-server", true),
-    ("java -cp a:b com.acme.Main", "com", false),
+    ("java -cp a:b com.acme.Main", "acme", false),
     ("github-mcp-server stdio", "github-mcp-server", true),
     ("/opt/github/github-mcp-server stdio", "github-mcp-server", true),
     ("./mcp-grafana", "mcp-grafana", true),
@@ -107,6 +107,10 @@ const COMMANDS: &[(&str, &str, bool)] = &[
     ("grep -r mcp-server-git .", "mcp-HASH", false),
     ("git clone https://github.com/x/y-mcp-server", "mcp-HASH", false),
     ("npm install mcp-server-git", "mcp-HASH", false),
+    ("claude mcp add files -- npx -y @modelcontextprotocol/server-filesystem /srv", "claude", false),
+    ("codex --profile x mcp add files -- uvx mcp-server-git", "codex", false),
+    ("npx -y @openai/codex mcp add files -- npx -y mcp-server-git", "codex", false),
+    ("make -C /srv/notes-mcp install", "make", false),
     ("pip install mcp-server-git", "mcp-HASH", false),
     ("docker build -t mcp/git .", "mcp-HASH", false),
     ("tail -f /var/log/mcp-server-git", "tail", false),
@@ -179,7 +183,7 @@ fn launchers_wrappers_and_shells_are_seen_through() {
     for (id, line) in rows.clone().map(|row| row.split_once('\t').unwrap()) {
         let argv = quoted_argv(line);
         let (got, matched) = (server_id(&argv, None).0, patterns.matches(&argv).is_some());
-        if &*got != id || id.contains("mcp") && !matched {
+        if &*got != id || id.to_ascii_lowercase().contains("mcp") && !matched {
             wrong.push(format!("{got}, matched: {matched}; expected {id}: {line}"));
         }
     }

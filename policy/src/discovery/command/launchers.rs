@@ -226,9 +226,15 @@ impl Command {
 
     pub(super) fn go(&mut self, args: &[&str], level: usize) {
         let Some((&"run", rest)) = tables::GO.behind(args).split_first() else { return };
+        let own = [tables::GO.before(args), tables::GO.before(rest)].concat();
+        let directory = options::value(&own, "-C");
+        self.enter(directory);
         match tables::GO.behind(rest).first().copied() {
-            Some("." | "./") | None => self.project(options::value(rest, "-C")),
+            Some("." | "./" | "..." | "./...") | None => self.project(directory),
             Some(file) if file.ends_with(".go") => self.script(&[file], level),
+            Some(package) if directory.is_some() && package.starts_with("./") => {
+                self.project(Some(package.trim_start_matches("./")));
+            }
             Some(package) => {
                 let is_local = package.starts_with(['.', '/']);
                 let role = if is_local { Role::Script } else { Role::Package };
@@ -281,11 +287,13 @@ impl Command {
     /// `flatpak run`, `snap run`.
     pub(super) fn app(&mut self, args: &[&str], level: usize) {
         let Some((&"run", rest)) = tables::FLATPAK.behind(args).split_first() else { return };
-        let app = tables::FLATPAK.behind(rest).first();
-        match (options::value(tables::FLATPAK.before(rest), "--command"), app) {
-            (Some(command), _) => self.read(&[command], level + 1),
-            (None, Some(app)) => self.push(Role::Package, app, None),
-            (None, None) => {}
+        let Some((app, args)) = tables::FLATPAK.behind(rest).split_first() else { return };
+        match options::value(tables::FLATPAK.before(rest), "--command") {
+            Some(command) => {
+                let words: Vec<&str> = std::iter::once(command).chain(args.iter().copied()).collect();
+                self.read(&words, level + 1);
+            }
+            None => self.push(Role::Package, app, None),
         }
     }
 
@@ -330,7 +338,10 @@ impl Command {
     pub(super) fn packages(&mut self, args: &[&str], subcommands: &str, options: &Options, level: usize) {
         self.enter(options::value(options.before(args), DIRECTORIES));
         match options.behind(args).split_first() {
-            Some((word, rest)) if is_in(subcommands, word) => self.package(rest, options, level),
+            Some((word, rest)) if is_in(subcommands, word) => {
+                let args: Vec<&str> = options.before(args).iter().chain(rest).copied().collect();
+                self.package(&args, options, level);
+            }
             Some(_) => self.project_script(args, options),
             None => {}
         }
@@ -406,7 +417,11 @@ impl Command {
         let command = at.and_then(|at| args.get(at..)).unwrap_or_default();
         let is_command = command.len() > 1
             && command.first().is_some_and(|word| is_launcher(super::plain(names::base(word))));
-        if is_command && self.bridged.is_none() && !name.to_ascii_lowercase().contains("mcp") {
+        if is_command
+            && !super::only_registers(args)
+            && self.bridged.is_none()
+            && !name.to_ascii_lowercase().contains("mcp")
+        {
             self.read(command, level + 1);
         }
     }

@@ -21,6 +21,7 @@ impl Command {
                 self.enter(options::value(args, "--app-dir --chdir"));
                 self.push(Role::Module, module, None);
             }
+            Some(Runs::Watched(module, args)) => self.module(module, args, level),
             Some(Runs::Text(text)) => self.text(&text, &[], level),
             None => return false,
         }
@@ -33,6 +34,8 @@ pub(super) enum Runs<'a, 'b> {
     /// A script and its arguments; not empty.
     Script(&'b [&'a str]),
     Module(&'a str),
+    /// A module as Python runs it, and its arguments.
+    Watched(&'a str, &'b [&'a str]),
     /// A shell's text.
     Text(String),
 }
@@ -45,13 +48,26 @@ pub(super) fn runs<'a, 'b>(name: &str, args: &'b [&'a str]) -> Option<Runs<'a, '
     } else if is_in(tables::WEB_RUNNERS, name) {
         let application = tables::WEB_RUNNER.behind(args).first()?;
         return Some(Runs::Module(application.split(':').next().unwrap_or(application)));
-    } else if is_in(tables::NODE_RUNNERS, name) {
-        if let Some(text) = options::value(args, "-x --exec").filter(|_| name == "nodemon") {
-            let behind = tables::NODE_RUNNER.behind(args).iter();
+    } else if is_in(tables::PYTHON_TOOLS, name) {
+        let rest = match args {
+            ["run", rest @ ..] => rest,
+            rest => rest,
+        };
+        let before = tables::PYTHON_TOOL.before(rest);
+        if let Some(at) = before.iter().position(|arg| matches!(*arg, "-m" | "--module")) {
+            let (module, args) = rest.get(at + 1..)?.split_first()?;
+            return Some(Runs::Watched(module, args));
+        }
+        tables::PYTHON_TOOL.behind(rest)
+    } else if name == "nodemon" {
+        if let Some(text) = options::value(args, "-x --exec") {
+            let behind = tables::NODEMON.behind(args).iter();
             return Some(Runs::Text(
                 std::iter::once(&text).chain(behind).copied().collect::<Vec<_>>().join(" "),
             ));
         }
+        tables::NODEMON.behind(args)
+    } else if is_in(tables::NODE_RUNNERS, name) {
         match tables::NODE_RUNNER.behind(args) {
             [word, rest @ ..] if is_in(tables::NODE_RUNNER_SUBCOMMANDS, word) => {
                 tables::NODE_RUNNER.behind(rest)

@@ -55,10 +55,11 @@ impl Command {
     pub(super) fn scripts(&mut self, packages: &[&str], script: Option<&str>) {
         let script = script.unwrap_or_default();
         let packages: Vec<String> = packages.iter().filter_map(|filter| workspace(filter)).collect();
-        if is_build(script) || packages.is_empty() && self.directory.is_none() {
+        let is_named = |text: &str| text.to_ascii_lowercase().contains("mcp");
+        let is_nowhere = packages.is_empty() && self.directory.is_none();
+        if is_build(script) || is_nowhere && !task_name(script).is_some_and(|name| is_named(&name)) {
             return;
         }
-        let is_named = |text: &str| text.to_ascii_lowercase().contains("mcp");
         let is_directory_named =
             self.directory.as_deref().is_some_and(|directory| is_named(names::base(directory)));
         self.push(Role::Script, "", Some("package.json"));
@@ -86,6 +87,11 @@ impl Command {
                     piece.role = Role::Tool;
                 }
                 self.push(Role::Script, "", Some(file));
+                if name.is_none()
+                    && let Some(directory) = names::telling_directory(file, None)
+                {
+                    self.push(Role::Script, &directory, None);
+                }
             }
             None if name.is_none() && piece.path.is_some() => {
                 let title = std::mem::take(&mut piece.name);

@@ -11,7 +11,7 @@ const TASK_WORDS: &str = "mcpserver runserver startserver runmcp startmcp servem
 /// Words of scripts that make something, and serve nothing.
 const BUILD_WORDS: &str = "build rebuild compile transpile bundle tsc prepare prebuild postinstall preinstall clean lint format fmt install \
     test tests typecheck types codegen generate gen migrate release publish coverage prettier eslint ci assemble package jar verify \
-    installdist shadowjar";
+    installdist shadowjar all deps dist check docs help image";
 
 /// Whether a script's name says nothing of what it serves: `dev`, `start:mcp`.
 pub(super) fn is_generic_script(name: &str) -> bool {

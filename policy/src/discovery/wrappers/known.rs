@@ -2,6 +2,7 @@
 
 use super::{DYNAMIC_LINKER, EMULATOR, Wrapper};
 use crate::discovery::options::{NONE, Options};
+use crate::discovery::tables::OPENTELEMETRY;
 
 const PLAIN: Wrapper = Wrapper {
     names: "",
@@ -152,6 +153,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         ]),
         ..PLAIN
     },
+    Wrapper { names: "opentelemetry-instrument", options: OPENTELEMETRY, ..PLAIN },
     Wrapper { names: "stdbuf", options: Options::with(&["-i --input -o --output -e --error"]), ..PLAIN },
     Wrapper { names: "timeout", options: Options::with(&["-k --kill-after -s --signal"]), own: 1, ..PLAIN },
     // chroot(8), flock(1)
@@ -456,8 +458,8 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         own: 1,
         ..PLAIN
     },
-    // laravel.com/docs/sail: in the project's container
-    Wrapper { names: "sail", ..PLAIN },
+    // laravel.com/docs/sail: in the project's container; ddtrace-run
+    Wrapper { names: "sail ddtrace-run", ..PLAIN },
     // bundle-exec(1), composer exec
     Wrapper { names: "bundle bundler", subcommands: "exec", options: Options::with(&["--gemfile"]), ..PLAIN },
     Wrapper {

@@ -238,6 +238,27 @@ pub(super) const BRIDGES: &[Bridge] = &[
         operands: Operands::Words(2),
         ..PLAIN
     },
+    // make(1): a target
+    Bridge {
+        names: "make gmake",
+        options: Options::with(&[
+            "-C --directory -f --file --makefile -I --include-dir -o --old-file -W --what-if --new-file --eval",
+        ]),
+        qualifiers: &["-C --directory", "-f --file --makefile"],
+        operands: Operands::Words(1),
+        tasks: Tasks::In("Makefile", "-f --file --makefile -C --directory"),
+        ..PLAIN
+    },
+    // getcomposer.org/doc/articles/scripts.md
+    Bridge {
+        names: "composer",
+        subcommands: &["run", "run-script"],
+        options: Options::with(&["-d --working-dir --timeout"]),
+        qualifiers: &["-d --working-dir"],
+        operands: Operands::Words(1),
+        tasks: Tasks::In("composer.json", "-d --working-dir"),
+        ..PLAIN
+    },
     // just(1): a recipe
     Bridge {
         names: "just",
