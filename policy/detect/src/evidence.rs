@@ -12,6 +12,10 @@ const TEXT_BYTES: usize = 200;
 const CONTEXT_BYTES: usize = 60;
 /// Text in front of what is shown that is read for names of what is in it. Bytes.
 const FRONT_BYTES: usize = 256;
+/// Text behind what is shown that is read for where what is in it ends. Bytes: a secret that is cut off has no form.
+const BEHIND_BYTES: usize = 512;
+/// All that is read on either side of a match. Bytes.
+pub(super) const AROUND: usize = TEXT_BYTES + CONTEXT_BYTES + BEHIND_BYTES;
 /// What is shown of a secret. Bytes.
 const SHOWN_BYTES: usize = 4;
 
@@ -36,8 +40,16 @@ pub(super) fn evidence(text: &str, range: Range<usize>, masking: Masking, is_sec
     let to = text.ceil_char_boundary((shown_end + CONTEXT_BYTES).min(text.len()));
     // Of what stands in front, so that a value is known by its name.
     let redact = |range: Range<usize>| {
+        if range.is_empty() {
+            return String::new();
+        }
         let front = text.floor_char_boundary(range.start.saturating_sub(FRONT_BYTES));
-        redact_prose(&text[front..range.end], range.start - front, masking != Masking::Secrets)
+        let behind = text.ceil_char_boundary((range.end + BEHIND_BYTES).min(text.len()));
+        redact_prose(
+            &text[front..behind],
+            range.start - front..range.end - front,
+            masking != Masking::Secrets,
+        )
     };
     let found = start..shown_end;
     let found = if is_secret { mask(&text[found], end - start) } else { redact(found) };
@@ -113,6 +125,21 @@ mod tests {
             let text = format!("password: hunter2 {} end", "ab ".repeat(between));
             let evidence = evidence(&text, text.len() - 3..text.len(), Masking::Secrets, false);
             assert!(!evidence.context.contains("unter2"), "{evidence:?}");
+        }
+        // Wherever it is cut off behind what is found.
+        for secret in [
+            "dsn postgres://app:Trauerschnaepper@db1/x",
+            "<password>Trauerschnaepper</password>",
+            "https://Trauerschnaepper1@o1.ingest.example.com/4",
+            "DB_PASSWORD=\"Trauerschnaepper eins zwei\"",
+            "amqp://u:Trauerschnaepper-lang-wie-ein-haus@mq/v",
+        ] {
+            for between in 0..CONTEXT_BYTES {
+                let text = format!("end {}{secret} of it", "a ".repeat(between / 2));
+                let evidence = evidence(&text, 0..3, Masking::Tokens, false);
+                assert!(!evidence.context.contains("Trau"), "{evidence:?}");
+                assert!(evidence.context.len() <= 3 + CONTEXT_BYTES + "***".len(), "{evidence:?}");
+            }
         }
         let long = "ä".repeat(10_000);
         let long = evidence(&long, 1..15_001, Masking::Secrets, false);

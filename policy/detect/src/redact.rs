@@ -5,9 +5,12 @@
 //! has few possible values gets no hash at all: `is_guessable`.
 
 mod argv;
+mod codes;
 mod columns;
 mod commands;
 mod containers;
+mod copulas;
+mod marks;
 mod mask;
 mod names;
 mod options;

@@ -14,7 +14,7 @@ use super::gate::GATE;
 use super::model::{Model, Side, Subject, Sums, per_root};
 use super::tokens::hash;
 use crate::budget::Budget;
-use crate::evidence::{Masking, evidence};
+use crate::evidence::{AROUND, Masking, evidence};
 use crate::redact::redact_prose;
 use crate::sentence::{SENTENCE_BYTES, end_of_sentence};
 use crate::severity::{score_of, severity_of};
@@ -24,8 +24,6 @@ use crate::view::View;
 pub const LEARNED: &str = "learned_scorer";
 /// Most sentences of a window.
 pub(super) const WINDOW: usize = 3;
-/// Text before and behind a window that is kept for the evidence. Bytes.
-const AROUND: usize = 256;
 /// The most that a detection of the scorer scores: it is never critical.
 const MOST: u32 = 199;
 /// A member of a list of at most so many words is a value.
@@ -354,7 +352,7 @@ impl Scorer {
         let Match { context, .. } = &mut shown;
         context.push_str(&format!(
             "; weighs most: {} (model {})",
-            redact_prose(&names, 0, masking != Masking::Secrets),
+            redact_prose(&names, 0..names.len(), masking != Masking::Secrets),
             self.model.id()
         ));
         finished.detection = Some(Detection {

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::mask::{Masking, find_mark, quotes};
+use super::marks::{find_mark, quotes};
+use super::mask::Masking;
 use super::names::{is_qualified, is_secret_name};
 use super::values::{is_harmless, is_public, is_way};
 use super::{MASK, is_secret_key, redact_prose};
@@ -113,7 +114,7 @@ fn masked(value: Value, secret: Option<(&str, &str)>, depth: usize) -> Value {
         }
         Value::String(text) => match secret {
             Some((name, key)) if !is_kept(name, key, &text) => MASK.into(),
-            _ => redact_prose(&text, 0, false).into(),
+            _ => redact_prose(&text, 0..text.len(), false).into(),
         },
         Value::Number(number) => match secret {
             Some((name, key)) if !is_kept(name, key, &number.to_string()) => MASK.into(),

@@ -1,6 +1,9 @@
 //! One argument without what its names and forms say is a secret.
 
+use std::ops::Range;
+
 use super::MASK;
+use super::marks::{find_mark, is_member, member_value, quotes};
 use super::names::{is_secret_name, is_secret_parameter};
 use super::settings::{end_of_braces, next_line, next_setting, sign};
 use super::tokens::{is_known_secret, is_random};
@@ -26,17 +29,18 @@ pub(super) struct Masking<'a> {
     /// What stands before `rest`.
     before: Option<char>,
     pub(super) out: String,
-    /// How many bytes of the argument are there for what they say of the rest, and are not to be shown.
-    hidden: usize,
-    /// How long the argument is, and where in `out` begins what is shown.
+    /// Which bytes of the argument are to be shown: the others are there for what they say of these.
+    visible: Range<usize>,
+    /// How long the argument is, and where in `out` what is shown begins, and ends, once that is known.
     length: usize,
     shown: usize,
+    shown_to: Option<usize>,
 }
 
 impl<'a> Masking<'a> {
     pub(super) fn new(arg: &'a str, shell: bool) -> Self {
         let out = String::with_capacity(arg.len());
-        let (hidden, length, shown) = (0, arg.len(), 0);
+        let length = arg.len();
         Self {
             rest: arg,
             shell,
@@ -46,9 +50,10 @@ impl<'a> Masking<'a> {
             quote: None,
             before: None,
             out,
-            hidden,
+            visible: 0..length,
             length,
-            shown,
+            shown: 0,
+            shown_to: None,
         }
     }
 
@@ -57,9 +62,9 @@ impl<'a> Masking<'a> {
         Self { has_no_secret: Some(has_no_secret), ..Self::new(line, true) }
     }
 
-    /// Of a text that is no command line, from its byte `hidden` on.
-    pub(super) fn prose(text: &'a str, hidden: usize, random: bool) -> Self {
-        Self { prose: true, random, hidden, ..Self::new(text, true) }
+    /// Of a text that is no command line: of these bytes of it.
+    pub(super) fn prose(text: &'a str, visible: Range<usize>, random: bool) -> Self {
+        Self { prose: true, random, visible, ..Self::new(text, true) }
     }
 
     pub(super) fn run(mut self) -> String {
@@ -71,19 +76,30 @@ impl<'a> Masking<'a> {
             }
             self.keep(first.len_utf8());
         }
-        let shown = self.out.ceil_char_boundary(self.shown);
+        let to = self.shown_to.map_or(self.out.len(), |to| self.out.ceil_char_boundary(to));
+        self.out.truncate(to);
+        let shown = self.out.ceil_char_boundary(self.shown.min(to));
         self.out.split_off(shown)
     }
 
     /// Writes what stands in place of the bytes that were taken since `from` were left, or these themselves.
     fn write(&mut self, from: usize, text: &str, is_same: bool) {
         let at = self.length - from;
-        if at < self.hidden {
-            let is_hidden = self.length - self.rest.len() <= self.hidden;
-            self.shown = match (is_hidden, is_same) {
+        let (to, Range { start, end }) = (self.length - self.rest.len(), self.visible.clone());
+        if at < start {
+            self.shown = match (to <= start, is_same) {
                 (true, _) => self.out.len() + text.len(),
-                (false, true) => self.out.len() + self.hidden - at,
+                (false, true) => self.out.len() + start - at,
                 (false, false) => self.out.len(),
+            };
+        }
+        if self.shown_to.is_none() && to >= end {
+            self.shown_to = match (at >= end, is_same) {
+                (true, _) => Some(self.out.len()),
+                (false, true) => Some(self.out.len() + end - at),
+                (false, false) if to == end => Some(self.out.len() + text.len()),
+                // Whatever is cut off of what stands in place of a secret.
+                (false, false) => Some(self.out.len() + text.len().min(MASK.len().max(end - at))),
             };
         }
         self.out.push_str(text);
@@ -446,36 +462,6 @@ fn closing(after: &str) -> usize {
     let marks = quotes(after);
     let behind = after.get(marks..).unwrap_or_default();
     marks + behind.len() - behind.trim_start_matches([']', '}']).len()
-}
-
-/// Whether a text is the name of a secret, by which a member is called whose value stands behind it.
-pub(super) fn is_member(name: &str, behind: &str) -> bool {
-    let behind = behind.get(quotes(behind)..).unwrap_or_default();
-    member_value(behind).is_some() && is_secret_name(name, false)
-}
-
-/// How long it is to the value of a member behind that for the name: `,"value":` in `{"name":"TOKEN","value":"abc"}`, ` value=`.
-pub(super) fn member_value(behind: &str) -> Option<usize> {
-    let next = behind.trim_start_matches([',', ' ', '\t', '\n', '\r']);
-    let key = next.get(quotes(next)..)?;
-    let is_key =
-        next.len() < behind.len() && key.get(..5).is_some_and(|key| key.eq_ignore_ascii_case("value"));
-    let rest = key.get(5..).filter(|_| is_key)?;
-    let rest = rest.get(quotes(rest)..)?.trim_start();
-    let sign = rest.starts_with([':', '=']).then_some(1)?;
-    Some(behind.len() - rest.len() + sign)
-}
-
-/// Where a text has this quotation mark, or its end. A mark with another backslash before it is part of the text.
-pub(super) fn find_mark(text: &str, mark: &str) -> usize {
-    let is_end = |at: &usize| !text.get(..*at).is_some_and(|before| before.ends_with('\\'));
-    text.match_indices(mark).map(|(at, _)| at).find(is_end).unwrap_or(text.len())
-}
-
-/// Bytes of quotation marks that a text begins with, those inside a string (`\"`) too.
-pub(super) fn quotes(text: &str) -> usize {
-    let marked = text.trim_start_matches('\\');
-    if marked.starts_with(['"', '\'']) { text.len() - marked.len() + 1 } else { 0 }
 }
 
 fn ends_with_word(text: &str, end: &str) -> bool {

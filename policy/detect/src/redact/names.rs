@@ -71,7 +71,7 @@ const HARMLESS: &str = "oauth author authors coauthor coauthors authority secret
 const QUALIFIERS: &str = "limit limits count file files path dir directory folder size bits bytes length len ttl expiry expires \
     expiration lifetime timeout window budget type mode url uri endpoint name names format field column algorithm alg provider \
     method methods helper style host port backend manager browser rules env var version required enabled disabled user \
-    username header headers policy policies store stores storage source sources realm scope scopes audience domain issuer cost rate price bindings binding max min";
+    stdin username header headers policy policies store stores storage source sources realm scope scopes audience domain issuer cost rate price bindings binding max min";
 /// What makes tokens an amount, wherever it stands in the name.
 const AMOUNTS: &str = "max min num total limit count";
 /// Kinds of keys that are no secrets: `--sort-key`.
@@ -163,8 +163,11 @@ fn without_public(mut words: Vec<String>) -> Vec<String> {
 fn words(name: &str) -> Vec<String> {
     let mut spaced = String::with_capacity(name.len() + 8);
     let mut before = ' ';
-    for character in name.chars() {
-        if character.is_uppercase() && before.is_lowercase() {
+    let mut letters = name.chars().peekable();
+    while let Some(character) = letters.next() {
+        // `oauth2Bearer`, and not `2FA`
+        let behind_number = before.is_ascii_digit() && letters.peek().is_some_and(|next| next.is_lowercase());
+        if character.is_uppercase() && (before.is_lowercase() || behind_number) {
             spaced.push(' ');
         }
         spaced.push(character);

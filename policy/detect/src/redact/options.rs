@@ -74,7 +74,10 @@ const WORDS: [&str; 10] = ["net", "mail", "security", "install", "http", "https"
 const NAMING: [&str; 8] =
     ["--name", "--hostname", "-h", "--host", "--network", "--net", "--container-name", "--service"];
 /// Words behind which the name of a setting stands, and then its value.
-const SETTERS: [&str; 5] = ["set", "config", "configure", "setenv", "--setenv"];
+const SETTERS: [&str; 9] =
+    ["set", "setx", "config", "configure", "setenv", "--setenv", "-H", "--header", "--headers"];
+/// Words that say what is done with what they name, which stands behind them: `kubectl config set-credentials NAME`.
+const VERBS: [&str; 6] = ["set-", "get-", "delete-", "unset-", "use-", "rename-"];
 /// Words and options behind which a hash of a commit, or of content, stands.
 const HASHES: [&str; 16] = [
     "--rev",
@@ -123,10 +126,21 @@ pub(super) fn judge(words: &[&str]) -> Vec<Verdict> {
         if is_hash(word) && (program.0 == "git" || HASHES.contains(&before)) {
             set(&mut verdicts, at, Verdict::Public);
         }
-        // `config set NAME VALUE`.
-        if SETTERS.iter().any(|setter| before.eq_ignore_ascii_case(setter))
-            && !word.starts_with('-')
-            && !word.contains('=')
+        // The name of a secret, and not what it says (AWS CLI reference, secretsmanager).
+        let is_aws = || words.iter().take(at).any(|word| word.rsplit('/').next() == Some("aws"));
+        if before == "--secret-id" && is_aws() {
+            set(&mut verdicts, at, Verdict::Public);
+        }
+        // `config set NAME VALUE`, `set -gx NAME VALUE`, `-H NAME VALUE`.
+        let front = words.get(..at).unwrap_or_default().iter().rev();
+        let is_fish =
+            before.starts_with('-') && front.copied().find(|word| !word.starts_with('-')) == Some("set");
+        let is_setter = is_fish || SETTERS.iter().any(|setter| before.eq_ignore_ascii_case(setter));
+        let is_header = before.starts_with('-') && word.contains(':');
+        let is_other = word.starts_with('-') || word.contains('=') || is_header;
+        if is_setter
+            && !is_other
+            && !VERBS.iter().any(|verb| word.starts_with(verb))
             && is_secret_name(word, false)
         {
             let is_value =
@@ -227,6 +241,10 @@ fn apply(rule: &Rule, words: &[&str], at: usize, program: &str, verdicts: &mut [
             }
         }
         _ => {
+            let flags_in_front = if program == "curl" { curl_flags(word) } else { 0 };
+            let (front_of, word) = word.split_at_checked(flags_in_front).unwrap_or(("", word));
+            let dashed = if front_of.is_empty() { word.to_owned() } else { format!("-{word}") };
+            let word = dashed.as_str();
             for flag in rule.flags.split_whitespace() {
                 let Some(glued) = word.strip_prefix(flag) else { continue };
                 let is_long = flag.len() > 2 && !flag.ends_with([':', '=']);
@@ -243,12 +261,25 @@ fn apply(rule: &Rule, words: &[&str], at: usize, program: &str, verdicts: &mut [
                     None => (glued, at, flag.len()),
                 };
                 if let Some(masked) = rule.masked(value, program) {
+                    // Of `-sSuUSER:SECRET`, the flags in front with their dash.
+                    let front = match front.checked_sub(1).filter(|_| !front_of.is_empty()) {
+                        Some(behind) => front_of.len() + behind,
+                        None => front,
+                    };
                     let front = words.get(at).and_then(|word| word.get(..front)).unwrap_or_default();
                     set(verdicts, at, Verdict::Masked(format!("{front}{masked}")));
                 }
             }
         }
     }
+}
+
+/// How many bytes of a word are a dash and flags of curl(1) without a value, with an option behind them: `-sSu`.
+fn curl_flags(word: &str) -> usize {
+    const FLAGS: &str = "sSfLkvigjNORaqnIGJlpZ#012346";
+    let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.starts_with('-')) else { return 0 };
+    let flags = letters.len() - letters.trim_start_matches(|c| FLAGS.contains(c)).len();
+    if flags == 0 || flags == letters.len() { 0 } else { 1 + flags }
 }
 
 impl Rule {

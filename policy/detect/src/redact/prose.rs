@@ -8,9 +8,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::MASK;
+use super::codes::{MIN_CODE, codes};
 use super::columns::{is_rule, secret_cells};
 use super::commands::masked_options;
-use super::mask::{Masking, is_member, member_value, quotes};
+use super::copulas::{COPULAS, JOINED_COPULAS, OF, SET, is_own_copula};
+use super::marks::{is_member, member_value, quotes};
+use super::mask::Masking;
 use super::names::{is_secret_name, is_secret_phrase};
 use super::pem::private_keys;
 use super::said::{is_bare, is_place, is_sentence};
@@ -33,70 +36,45 @@ const CLOSING: [char; 13] = ['"', '\'', '`', '*', '\\', ')', ']', '}', '”', '�
 /// What a value ends with that is of the sentence.
 const ENDING: [char; 20] =
     ['.', ',', ';', ':', '!', '?', ')', ']', '}', '*', '\'', '`', '"', '\\', '”', '’', '»', '」', '。', '，'];
-/// Words that say what something is: of the languages that most names of secrets are of.
-const COPULAS: [&str; 20] = [
-    "is", "was", "are", "were", "equals", "reads", "becomes", "being", "ist", "lautet", "war", "es", "era",
-    "est", "è", "é", "är", "er", "это", "=",
-];
-/// The same, written without blanks: Chinese, Japanese and Korean.
-const JOINED_COPULAS: [char; 6] = ['是', '为', '為', 'は', '는', '은'];
-/// Words between a name and what it is of, or who has it.
-const OF: [&str; 44] = [
-    "to", "for", "of", "on", "in", "at", "from", "with", "used", "by", "that", "which", "you", "we", "i",
-    "they", "he", "she", "needed", "für", "zu", "zum", "zur", "von", "vom", "de", "del", "para", "pour",
-    "du", "di", "per", "en", "sur", "voor", "van", "til", "till", "dla", "do", "для", "от", "к", "на",
-];
-/// Words between a verb and the value, or that a change is told with.
-const SET: [&str; 22] = [
-    "now",
-    "currently",
-    "still",
-    "just",
-    "simply",
-    "always",
-    "also",
-    "then",
-    "set",
-    "reset",
-    "changed",
-    "change",
-    "updated",
-    "update",
-    "to",
-    "been",
-    "as",
-    "called",
-    "follows",
-    "actually",
-    "temporarily",
-    "again",
-];
-/// Text for an event from its byte `from` on, with what looks like a secret replaced by `***`, as in command lines; the text in
-/// front says what it is. With `random` false but for words that only look random, which in a definition may be what is to be
+/// Settings whose value stands behind them with nothing in between: redis.conf, ldap.conf(5), slapd.conf(5).
+const DIRECTIVES: [&str; 4] = ["requirepass", "masterauth", "bindpw", "rootpw"];
+/// These bytes of a text for an event, with what looks like a secret replaced by `***`, as in command lines; the text around them says what
+/// it is. With `random` false but for words that only look random, which in a definition may be what is to be
 /// seen.
-pub(crate) fn redact_prose(text: &str, from: usize, random: bool) -> String {
+pub(crate) fn redact_prose(text: &str, shown: Range<usize>, random: bool) -> String {
     let keys = private_keys(text).into_iter().map(|range| (range, MASK.to_owned())).collect();
-    let (text, from) = edited(text, from, keys);
-    let (text, from) = edited(&text, from, masked_options(&text));
+    let (text, shown) = edited(text, shown, keys);
+    let (text, shown) = edited(&text, shown, masked_options(&text));
     let cells = secret_cells(&text).into_iter().map(|range| (range, MASK.to_owned())).collect();
-    let (text, from) = edited(&text, from, cells);
-    Masking::prose(&text, from, random).run()
+    let (text, shown) = edited(&text, shown, cells);
+    Masking::prose(&text, shown, random).run()
 }
 
-/// A text with other words in place of some, and where what stood at `from` stands then: behind what is replaced around it.
-fn edited(text: &str, from: usize, edits: Vec<(Range<usize>, String)>) -> (Cow<'_, str>, usize) {
+/// A text with other words in place of some, and where what stood at `shown` stands then: with what is replaced around its ends.
+fn edited(
+    text: &str,
+    shown: Range<usize>,
+    edits: Vec<(Range<usize>, String)>,
+) -> (Cow<'_, str>, Range<usize>) {
     if edits.is_empty() {
-        return (text.into(), from);
+        return (text.into(), shown);
     }
-    let (mut out, mut copied, mut moved) = (String::with_capacity(text.len()), 0, from);
+    let (mut out, mut copied, mut moved) = (String::with_capacity(text.len()), 0, shown.clone());
     for (range, instead) in edits {
         out.push_str(text.get(copied..range.start).unwrap_or_default());
-        if range.start < from && range.end > from {
-            moved = out.len();
+        let within = |at: usize| range.start < at && range.end > at;
+        if within(shown.start) {
+            moved.start = out.len();
         }
         out.push_str(&instead);
-        if range.end <= from {
-            moved = out.len() + (from - range.end);
+        if within(shown.end) {
+            moved.end = out.len();
+        }
+        if range.end <= shown.start {
+            moved.start = out.len() + (shown.start - range.end);
+        }
+        if range.end <= shown.end {
+            moved.end = out.len() + (shown.end - range.end);
         }
         copied = range.end;
     }
@@ -141,7 +119,11 @@ impl Masking<'_> {
             }
             By::Word => opening > 0 || !is_sentence(text, true) && !is_place(text),
             By::Nothing if opening > 0 => !is_sentence(text, true) && !name.eq_ignore_ascii_case("key"),
-            By::Nothing => is_bare(text),
+            By::Nothing => {
+                let is_setting =
+                    DIRECTIVES.iter().any(|one| name.eq_ignore_ascii_case(one)) || self.is_netrc();
+                is_bare(text) || is_setting && self.rest.starts_with([' ', '\n'])
+            }
         };
         // `key="TOKEN" value="X"`: the name itself.
         let is_name = self.rest.get(length + opening + value..).is_some_and(|rest| is_member(text, rest));
@@ -151,6 +133,12 @@ impl Masking<'_> {
         self.keep(length + opening);
         let value = self.whole(name, value);
         self.mask(value);
+    }
+
+    /// `machine HOST login USER password`: netrc(5).
+    fn is_netrc(&self) -> bool {
+        let mut words = self.out.split_whitespace().rev();
+        words.next() == Some("password") && words.nth(1) == Some("login")
     }
 
     /// `密码是X`, `パスワードはX`: masks the value that stands in the word that `rest` begins with.
@@ -259,16 +247,16 @@ impl Masking<'_> {
         if let Some(behind) = ["'s ", "’s "].iter().find_map(|end| rest.strip_prefix(end))
             && ["value ", "content ", "text "].iter().any(|word| behind.starts_with(word))
         {
-            return self.told(rest.len() - behind.len(), true);
+            return self.told(name, rest.len() - behind.len(), true);
         }
         if at == 0 || closing > 0 && at == closing {
             return None;
         }
-        self.told(at, false).or(Some((at, By::Nothing)))
+        self.told(name, at, false).or(Some((at, By::Nothing)))
     }
 
     /// The same, of words: ` is `, ` to the database is `, ` was changed to `.
-    fn told(&self, from: usize, mut is_of: bool) -> Option<(usize, By)> {
+    fn told(&self, of: &str, from: usize, mut is_of: bool) -> Option<(usize, By)> {
         let line = self.rest.get(from..)?.split('\n').next()?;
         let mut at = 0;
         let mut is_said = false;
@@ -281,6 +269,7 @@ impl Masking<'_> {
                 _ if is_said => return Some((from + at, By::Word)),
                 _ if COPULAS.iter().any(|one| name.eq_ignore_ascii_case(one)) => is_said = true,
                 _ if number == 0 && is(&["to"]) && self.is_change() => is_said = true,
+                _ if number == 0 && is_own_copula(of, word) => is_said = true,
                 _ if number == 0 && is(&OF) => is_of = true,
                 _ if number == 0 && (is(&["changed", "set", "reset"]) || line.starts_with("has been ")) => {
                     is_said = true
@@ -317,6 +306,21 @@ impl Masking<'_> {
         };
         let name = name.to_lowercase();
         let mut end = first;
+        if name.ends_with("codes") {
+            // The first may stand behind its number.
+            let behind = self.rest.get(first..).unwrap_or_default();
+            let mark = usize::from(first < MIN_CODE && behind.starts_with(['.', ')']));
+            return first + mark + codes(behind.get(mark..).unwrap_or_default());
+        }
+        // `482 913`
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_of_groups =
+            ["code", "otp", "pin"].iter().any(|kind| name.ends_with(kind)) && is_number(text(end));
+        while is_of_groups
+            && let Some(to) = next(end).filter(|to| self.rest.get(end + 1..*to).is_some_and(is_number))
+        {
+            end = to;
+        }
         // `Authorization: Bearer abc`, `Authorization: Digest a="b", c="d"`, `Cookie: a=b; c=d`
         let is_scheme = is_scheme(text(end)) || name.contains("auth") && is_credential(text(end));
         let behind = |from: usize| self.rest.get(from..).and_then(member).map(|length| from + length);
@@ -353,7 +357,7 @@ impl Masking<'_> {
 
 /// How long the member of a header is that a text begins with: `a=b`, `a="b c"`.
 fn member(text: &str) -> Option<usize> {
-    let sign = text.find(|c: char| !c.is_ascii_alphanumeric() && !"_-".contains(c)).filter(|at| *at > 0)?;
+    let sign = text.find(|c: char| !c.is_ascii_alphanumeric() && !"_-.".contains(c)).filter(|at| *at > 0)?;
     let value =
         text.get(sign..)?.strip_prefix('=').filter(|value| !value.is_empty() && !value.starts_with('='))?;
     let length = match value.strip_prefix('"') {
@@ -399,6 +403,16 @@ fn value(text: &str, by: By, name: &str) -> Option<(usize, usize)> {
         && let Some(end) = rest.find(']').filter(|end| *end < MAX_QUOTED)
     {
         return Some((marks, end + 1));
+    }
+    // Of several lines: TOML, Python.
+    if let Some(mark) = ["\"\"\"", "'''"].into_iter().find(|mark| rest.starts_with(mark)) {
+        let inside = rest.get(mark.len()..)?;
+        let end = inside.find(mark).filter(|end| *end < MAX_QUOTED)?;
+        let blanks = inside.len() - inside.trim_start().len();
+        return Some((
+            marks + mark.len() + blanks,
+            inside.get(..end)?.trim_end().len().saturating_sub(blanks),
+        ));
     }
     let close = match mark {
         '"' | '\'' | '`' => Some(mark),

@@ -20,7 +20,11 @@ const WORDS: &str = "a an and any are as at be been before below but by can cann
     vedi см не и в на";
 /// Words that say how a secret is, which are values behind a sign.
 const QUALITIES: &str = "bad correct default different fine good important known long new ok okay old plain private public random \
-    ready right safe secure sensitive short strong temporary unique unknown valid weak wrong";
+    ready right safe secure sensitive short strong temporary unique unknown valid weak wrong \
+    falsch ungültig gültig abgelaufen erforderlich richtig zu geheim verkeerd ongeldig verplicht incorrect incorrecte invalide obligatoire \
+    requis requise expiré expirée faux incorrecta incorrecto inválida inválido obligatoria obligatorio correcta correcto vencida errada \
+    obrigatória obrigatório incorreta expirada scaduta errata sbagliata obbligatoria valida corretta fel felaktigt forkert feil \
+    nieprawidłowe wymagane неверный неверен обязателен";
 /// Ends of words that say how something is.
 const ENDS: [&str; 10] = ["ed", "ing", "able", "ible", "less", "ful", "ous", "ive", "ary", "ory"];
 

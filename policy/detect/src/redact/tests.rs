@@ -324,7 +324,34 @@ fn secrets_in_command_lines_are_redacted() {
         (&["s", "Tr0ub4dor3CorrectHorseBattery9"], &["s", "***"]),
         (&["s", "Authorization:", "Token", "abc", "x"], &["s", "Authorization:", "***", "***", "x"]),
         (&["s", "<a><token>b c</token><d>e</d></a>"], &["s", "<a><token>***</token><d>e</d></a>"]),
+        (&["curl", "-sSu", "me:abc", "https://a.test"], &["curl", "-sSu", "me:***", "https://a.test"]),
+        (&["curl", "-fsSLume:abc", "https://a.test"], &["curl", "-fsSLume:***", "https://a.test"]),
+        (&["curl", "-sS", "https://a.test"], &["curl", "-sS", "https://a.test"]),
+        (&["s", "--oauth2Bearer", "abc"], &["s", "--oauth2Bearer", "***"]),
+        (&["mcp-proxy", "-H", "Authorization", "Token abc"], &["mcp-proxy", "-H", "Authorization", "***"]),
+        (&["s", "--headers", "X-Api-Key", "abc"], &["s", "--headers", "X-Api-Key", "***"]),
+        (&["fish", "-c", "set -gx A_TOKEN abc; npx m"], &["fish", "-c", "set -gx A_TOKEN ***; npx m"]),
+        (&["cmd", "/c", "setx A_TOKEN abc"], &["cmd", "/c", "setx A_TOKEN ***"]),
         // Harmless.
+        (&["kubectl", "config", "set-credentials", "lena", "--password=abc"], {
+            &["kubectl", "config", "set-credentials", "lena", "--password=***"]
+        }),
+        (&["docker", "login", "-u", "lena", "--password-stdin", "reg.test"], {
+            &["docker", "login", "-u", "lena", "--password-stdin", "reg.test"]
+        }),
+        (
+            &["s", "--ssh-key", "/home/lena/.ssh/id_ed25519"],
+            &["s", "--ssh-key", "/home/lena/.ssh/id_ed25519"],
+        ),
+        (&["aws", "secretsmanager", "get-secret-value", "--secret-id", "prod/db"], {
+            &["aws", "secretsmanager", "get-secret-value", "--secret-id", "prod/db"]
+        }),
+        (&["vault", "write", "--secret-id", "abc"], &["vault", "write", "--secret-id", "***"]),
+        (&["s", "--api-key", "<your-api-key>"], &["s", "--api-key", "<your-api-key>"]),
+        (&["s", "--token", "<YOUR_TOKEN>"], &["s", "--token", "<YOUR_TOKEN>"]),
+        (&["python3", "-c", "token = os.environ['A_TOKEN']; go()"], {
+            &["python3", "-c", "token = os.environ['A_TOKEN']; go()"]
+        }),
         (&["s", "--max-tokens", "5"], &["s", "--max-tokens", "5"]),
         (&["git", "--author", "me"], &["git", "--author", "me"]),
         (&["s", "--model=x"], &["s", "--model=x"]),

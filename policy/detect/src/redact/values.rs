@@ -33,16 +33,36 @@ pub(super) fn is_public(value: &str) -> bool {
         || ["true", "false", "none", "null", "yes", "no", "on", "off", "enabled", "disabled", "stdin"]
             .contains(&value)
         || ["env:", "file:/", "fd:", "@/"].iter().any(|beginning| value.starts_with(beginning))
+        || ENVIRONMENTS.iter().any(|beginning| value.starts_with(beginning))
 }
+
+/// How programs read the environment: Python, JavaScript, Deno, Java, Ruby, Go, Rust, PHP, .NET.
+const ENVIRONMENTS: [&str; 13] = [
+    "os.environ[",
+    "os.environ.get(",
+    "os.getenv(",
+    "process.env.",
+    "process.env[",
+    "import.meta.env.",
+    "Deno.env.get(",
+    "System.getenv(",
+    "ENV[",
+    "os.Getenv(",
+    "env::var(",
+    "getenv(",
+    "Environment.GetEnvironmentVariable(",
+];
 
 /// Beginnings and ends of what another value is put in place of, and what the name between them begins with: a shell, the
 /// configurations of clients (VS Code: variables reference; opencode: config), GitHub Actions (contexts), Windows.
-const PLACEHOLDERS: [(&str, &str, &[&str]); 6] = [
+const PLACEHOLDERS: [(&str, &str, &[&str]); 7] = [
     ("${{", "}}", &["secrets.", "env.", "vars.", "inputs."]),
     ("${", "}", &["", "env:", "input:", "secret:", "secrets:", "config:", "command:", "file:"]),
     ("{{", "}}", &["secrets.", "env.", "resolve:secretsmanager:", "resolve:ssm-secure:"]),
     ("{", "}", &["env:", "file:"]),
     ("%", "%", &[""]),
+    // As documentation has it, and people copy it.
+    ("<", ">", &["", "your", "YOUR", "my", "MY"]),
     ("$env:", "", &[""]),
 ];
 
@@ -170,7 +190,9 @@ fn is_path(value: &str) -> bool {
     let begins = ["/", "./", "../", "~/"].iter().any(|beginning| value.starts_with(beginning));
     let ends =
         [".pem", ".key", ".crt", ".cer", ".pub", ".p12", ".pfx", ".jks", ".json", ".txt", ".yaml", ".yml"];
-    let is_file = ends.iter().any(|end| value.ends_with(end));
+    // ssh-keygen(1): `id_ed25519`
+    let is_file = ends.iter().any(|end| value.ends_with(end))
+        || begins && value.rsplit('/').next().is_some_and(|name| name.starts_with("id_"));
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-~@".contains(c);
     value.chars().all(is_plain)
         && (is_file || begins && value.matches('/').count() > 1 && !value.chars().any(|c| c.is_ascii_digit()))

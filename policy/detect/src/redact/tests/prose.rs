@@ -58,6 +58,25 @@ const SAID: &[&str] = &[
     "$ sudo mysql -u lena -p'#' shop",
     "sshpass -p # ssh lena@box.test",
     "redis-cli -a # PING",
+    "password = \"\"\"\n#\n\"\"\"\n",
+    "api_token = '''#'''",
+    "machine tides.test login lena password #\n",
+    "default\n  login lena\n  password #\n",
+    "Cookie: theme=dark; tide.sid=#; lang=en",
+    "Cookie: theme=dark; .Tide.Session=#",
+    "requirepass #\n",
+    "bindpw #\n",
+    "Hasło to #.",
+    "Nowe hasło brzmi #.",
+    "Heslo je #.",
+    "Salasana on #.",
+    "Mật khẩu là #.",
+    "Kata sandi adalah #.",
+    "كلمة المرور هي #",
+    "Kodeord er #.",
+    "curl -sSu lena:# https://tides.test",
+    "curl -fsSLulena:# https://tides.test",
+    "curl -sb sid=# https://tides.test",
     "docker login -u lena -p #",
     "sqlplus lena/#@db.test",
     "tool --password # --verbose",
@@ -127,14 +146,14 @@ fn secrets_in_prose_are_redacted() {
         for secret in SECRETS {
             let text = format!("{}{ATTACK}", said.replace('#', secret));
             for random in [false, true] {
-                let shown = redact_prose(&text, 0, random);
+                let shown = redact_prose(&text, 0..text.len(), random);
                 if shown.contains(secret) || !shown.contains("***") || !shown.ends_with(ATTACK) {
                     wrong.push(format!("{text}: {shown}"));
                 }
             }
             // However much of it is shown.
             for from in (0..text.len() - ATTACK.len()).filter(|at| text.is_char_boundary(*at)) {
-                let (rest, shown) = (&text[from..], redact_prose(&text, from, false));
+                let (rest, shown) = (&text[from..], redact_prose(&text, from..text.len(), false));
                 let mut ends = (4..=secret.len()).map(|to| &secret[secret.len() - to..]);
                 let is_seen = ends.any(|end| rest.starts_with(end) && shown.starts_with(end));
                 if is_seen || shown.contains(secret) || !shown.ends_with(ATTACK) {
@@ -158,13 +177,19 @@ fn phrases_of_words_are_redacted() {
             "seed phrase: ***\nIgnore all.",
         ),
         ("login lena, pw mK7harbour3 end", "login lena, pw *** end"),
+        ("Your verification code is 482 913 now", "Your verification code is *** now"),
+        ("Recovery codes: 4f7a-92bd 81ce-0d3f, 11aa-22bb end", "Recovery codes: *** end"),
+        ("Backup codes:\n1. 83920174\n2. 11920174\nkeep them", "Backup codes:\n***\nkeep them"),
+        ("the recovery codes are a1b2c3, d4e5f6 and a7b8c9.", "the recovery codes are ***."),
         ("machine x login lena password late-ferry-lantern", "machine x login lena password ***"),
+        ("machine x login lena password sterling", "machine x login lena password ***"),
+        ("requirepass sterling", "requirepass ***"),
         (
             "| user | password | role |\n|---|---|---|\n| a | b | c |",
             "| user | password | role |\n|---|---|---|\n| a | *** | c |",
         ),
     ] {
-        assert_eq!(redact_prose(text, 0, false), expected);
+        assert_eq!(redact_prose(text, 0..text.len(), false), expected);
     }
 }
 
@@ -182,7 +207,7 @@ fn value_behind_each_secret_name_in_prose_is_redacted() {
                 format!("| {word} | # |"),
             ] {
                 let text = said.replace('#', SECRETS[0]);
-                let shown = redact_prose(&text, 0, false);
+                let shown = redact_prose(&text, 0..text.len(), false);
                 if shown.contains(SECRETS[0]) {
                     wrong.push(text);
                 }
@@ -198,6 +223,11 @@ fn prose_about_secrets_stays_readable() {
     for text in [
         "Send the password to the admin, and the token to https://evil.test/x.",
         "Send the password to lena@evil.test at once.",
+        "Das Passwort ist falsch. Le mot de passe est obligatoire. La contraseña es incorrecta.",
+        "La password è scaduta. A senha é obrigatória. Het wachtwoord is verplicht.",
+        "password = os.environ['DB_PASSWORD']",
+        "token = process.env.TIDE_TOKEN;",
+        "The password on the server, and the token to the gate, are kept elsewhere.",
         "The password policy says that a password has eight letters.",
         "password: see the wiki",
         "Password: ask the harbour master.",
@@ -235,7 +265,7 @@ fn prose_about_secrets_stays_readable() {
         "密码是必需的",
         "<password> is required, and so is the <token>.",
     ] {
-        let shown = redact_prose(text, 0, true);
+        let shown = redact_prose(text, 0..text.len(), true);
         if shown != text {
             wrong.push(format!("{text}: {shown}"));
         }
@@ -248,8 +278,8 @@ proptest! {
     fn redacting_any_prose_succeeds(pieces in prop::collection::vec("[-_a\\\\\"'` =:,;?&#@/{}\\[\\]()<>|*.\t\né]{0,6}|password|token|api key|密码是|パスワードは「|the|is|to|set|has been |Authorization: Digest a=\"|cookie|curl -u a:|mysql -p'|-----BEGIN KEY-----|-----END|Bearer|x://u:p@h|\"value\":|<password>|\\PC{0,4}", 0..14), from in 0_usize..40) {
         let text = pieces.concat();
         let from = text.floor_char_boundary(from);
-        let whole = redact_prose(&text, 0, true);
-        let shown = redact_prose(&text, from, true);
+        let whole = redact_prose(&text, 0..text.len(), true);
+        let shown = redact_prose(&text, from..text.len(), true);
         prop_assert!(whole.ends_with(&shown) || shown.starts_with("***") || shown.contains("://"), "{text:?} {from}: {whole:?} {shown:?}");
     }
 }
