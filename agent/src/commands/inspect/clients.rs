@@ -62,6 +62,10 @@ impl Found {
 /// # Errors
 /// Something that is to hold servers is no mapping of them.
 pub fn servers(whole: &RawValue) -> Result<Option<Vec<Found>>> {
+    // The servers of an interface are none of MCP (spec.openapis.org, asyncapi.com).
+    if members(whole.get(), ["openapi", "swagger", "asyncapi"]).iter().any(Option::is_some) {
+        return Ok(None);
+    }
     let mut all = Vec::new();
     let is_client =
         of_client(whole, None, &mut all)? | of_projects(whole, &mut all)? | of_extension(whole, &mut all);
@@ -280,13 +284,25 @@ fn entries(place: &RawValue) -> Result<Vec<(String, &RawValue)>> {
             let id = || Entry::read("", entry).map(|entry| entry.server_id()).ok();
             name.or_else(id).unwrap_or_else(|| index.to_string())
         };
-        list.into_iter().enumerate().map(|(index, entry)| (named((index, entry)), entry)).collect()
+        let each = list.into_iter().enumerate().flat_map(|(index, entry)| match several(entry) {
+            Some(pairs) => pairs,
+            None => vec![(named((index, entry)), entry)],
+        });
+        each.collect()
     } else {
         let Pairs(pairs) = serde_json::from_str(place.get()).context("the servers are no mapping")?;
         pairs
     };
     entries.retain(|(_, entry)| entry.get() != "null" && !is_part_of_client(entry));
     Ok(entries)
+}
+
+/// The servers in an entry of a list that is a mapping of them.
+fn several(entry: &RawValue) -> Option<Vec<(String, &RawValue)>> {
+    let Pairs(pairs) = serde_json::from_str(entry.get()).ok()?;
+    // Continue's older form has the program in that.
+    let is_server = |(name, inner): &(String, &RawValue)| name != "transport" && is_entry(inner);
+    (!is_entry(entry) && !pairs.is_empty() && pairs.iter().all(is_server)).then_some(pairs)
 }
 
 /// Whether an entry of Goose names something that runs within it.

@@ -27,6 +27,8 @@ pub struct Entry {
     url: Option<String>,
     headers: BTreeMap<String, String>,
     is_off: bool,
+    /// The member with a second target, which a client may take instead.
+    unused: Option<&'static str>,
 }
 
 /// An entry as it is written. Of a member that stands there twice clients take the last.
@@ -37,6 +39,8 @@ struct Written {
     env: BTreeMap<String, String>,
     cwd: Option<String>,
     url: Option<String>,
+    /// The address of a client that has two members for one: Gemini CLI goes by this.
+    http_url: Option<String>,
     headers: BTreeMap<String, String>,
     bearer_token_env_var: Option<String>,
     kind: Option<String>,
@@ -226,7 +230,8 @@ impl Written {
                 "args" => self.args = texts(read(name, value)?),
                 "env" | "environment" | "envs" => self.env = pairs(read(name, value)?),
                 "cwd" | "workingdirectory" | "working_directory" => self.cwd = Some(read(name, value)?),
-                "url" | "serverurl" | "httpurl" | "uri" | "baseurl" => self.url = Some(read(name, value)?),
+                "httpurl" => self.http_url = Some(read(name, value)?),
+                "url" | "serverurl" | "uri" | "baseurl" => self.url = Some(read(name, value)?),
                 // An address, or a command line (fast-agent).
                 "target" => {
                     let target: String = read(name, value)?;
@@ -246,10 +251,10 @@ impl Written {
                 "type" => self.kind = serde_json::from_str(value.get()).ok(),
                 "name" => self.name = serde_json::from_str(value.get()).ok(),
                 "disabled" | "isdisabled" => {
-                    self.is_disabled = says("true") || says("1");
+                    self.is_disabled = ["true", "1", "yes", "on"].into_iter().any(says);
                 }
                 "enabled" | "isenabled" | "isactive" | "active" => {
-                    self.is_switched_off = says("false") || says("0");
+                    self.is_switched_off = ["false", "0", "no", "off"].into_iter().any(says);
                 }
                 _ => {}
             }
@@ -260,7 +265,20 @@ impl Written {
 
 impl From<Written> for Entry {
     fn from(written: Written) -> Self {
-        let Written { command, mut args, mut env, cwd, url, mut headers, .. } = written;
+        let Written { mut command, mut args, mut env, cwd, url, http_url, mut headers, .. } = written;
+        let mut unused = (http_url.is_some() && url.is_some() && http_url != url).then_some("url");
+        let url = http_url.or(url);
+        // Of an entry with both, the transport says which a client takes.
+        let is_remote = written.kind.is_some_and(|kind| {
+            let kind = kind.to_ascii_lowercase();
+            ["http", "sse", "remote", "websocket"].iter().any(|remote| kind.contains(remote))
+        });
+        if command.is_some() && url.is_some() {
+            unused = Some(if is_remote { "command" } else { "url" });
+        }
+        if is_remote && url.is_some() {
+            command = None;
+        }
         let is_off = written.is_disabled || written.is_switched_off;
         let command = match command {
             Some(Command::Text(program)) => Some(program),
@@ -280,7 +298,7 @@ impl From<Written> for Entry {
         if let Some(variable) = written.bearer_token_env_var {
             headers.insert("Authorization".to_owned(), format!("Bearer ${{{variable}}}"));
         }
-        Self { command, args, env, cwd, url, headers, is_off }
+        Self { command, args, env, cwd, url, headers, is_off, unused }
     }
 }
 
@@ -316,7 +334,11 @@ impl Entry {
     /// # Errors
     /// There is not.
     fn usable(self) -> Result<Self> {
-        let has_variables = |text: &str| text.contains("${");
+        // Of clients, of shells, and of those who make files from templates.
+        let has_variables = |text: &str| {
+            text.starts_with('$')
+                || ["${", "{{", "{env:", "{file:", "<"].iter().any(|begin| text.contains(begin))
+        };
         match (&self.command, &self.url) {
             (Some(command), _) => ensure!(!command.is_empty(), "its `command` is empty"),
             (None, Some(url)) if has_variables(url) => {}
@@ -344,6 +366,11 @@ impl Entry {
         endpoint.unwrap_or_else(|| shown_id(&words))
     }
 
+    /// The member with a second target, which a client may take instead of the first.
+    pub fn unused(&self) -> Option<&'static str> {
+        self.unused
+    }
+
     /// Whether the client does not use it.
     pub fn is_off(&self) -> bool {
         self.is_off
@@ -359,7 +386,7 @@ impl Entry {
     /// # Errors
     /// It is disabled, says too little or something wrong, or a variable cannot be filled in.
     pub fn resolve(self, environment: &Environment) -> Result<Target> {
-        let Self { command, args, env, cwd, url, headers, is_off } = self;
+        let Self { command, args, env, cwd, url, headers, is_off, .. } = self;
         ensure!(!is_off, "it is disabled in this file");
         let fill = |text: String| fill(&text, environment);
         match (command, url) {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use mcpwarden_client::{Definition, LISTS, List, TOOLS, instructions_of};
 use mcpwarden_policy::protocol::{decode_str, members};
 use serde_json::value::RawValue;
@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::clients::{self, Found};
 use super::entry::Entry;
 use super::forms;
+use super::pairs::Pairs;
 
 /// Longest file. Bytes.
 const MAX_BYTES: u64 = 64 << 20;
@@ -110,6 +111,7 @@ fn has_tools(whole: &RawValue) -> bool {
 
 fn definitions_of(whole: &RawValue) -> Result<Vec<Definition>> {
     if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(whole.get()) {
+        list.iter().try_for_each(|entry| looks_like_definition(entry, &["description"]))?;
         return definitions(&TOOLS, list);
     }
     let [tools, name] = members(whole.get(), [TOOLS.member, "name"]);
@@ -118,6 +120,7 @@ fn definitions_of(whole: &RawValue) -> Result<Vec<Definition>> {
     }
     // Whatever else is in a definition belongs to it.
     if name.is_some_and(|name| decode_str(name.get()).is_some()) {
+        looks_like_definition(whole, &[])?;
         return definitions(&TOOLS, vec![whole]);
     }
     let all = of_server(whole)?;
@@ -128,6 +131,42 @@ fn definitions_of(whole: &RawValue) -> Result<Vec<Definition>> {
          configuration"
     );
     Ok(all)
+}
+
+/// Members by which a file is a definition: of MCP, and of those that other programs write.
+const SCHEMAS: [&str; 8] = [
+    "inputSchema",
+    "outputSchema",
+    "input_schema",
+    "parameters",
+    "args_schema",
+    "args",
+    "schema",
+    "function",
+];
+/// Members that a definition without one may have, of a tool, a prompt or a resource; and those of a server's words beside it.
+const MEMBERS: &str = "name title description icons _meta annotations execution arguments uri uriTemplate mimeType size type strict tags \
+    instructions tools prompts resources resourceTemplates";
+
+/// Files of all kinds have a name: a package, a workflow, a catalogue. To find nothing in one would mean nothing. `also`: members that are
+/// enough here.
+///
+/// # Errors
+/// It has other members than definitions have, and no schema: which ones.
+fn looks_like_definition(json: &RawValue, also: &[&str]) -> Result<()> {
+    let Ok(Pairs(pairs)) = serde_json::from_str(json.get()) else { return Ok(()) };
+    if pairs.iter().any(|(name, _)| [&SCHEMAS[..], also].concat().contains(&name.as_str())) {
+        return Ok(());
+    }
+    let is_known =
+        |name: &str| MEMBERS.split_ascii_whitespace().any(|known| known.eq_ignore_ascii_case(name));
+    let other = pairs.iter().map(|(name, _)| name.as_str()).find(|name| !is_known(name));
+    let Some(other) = other else { return Ok(()) };
+    bail!(
+        "this is no definition and no client's configuration: it has a `name`, but no `inputSchema`, and members that no definition \
+         has (`{}`)",
+        crate::output::clean(other)
+    )
 }
 
 /// All that a server says of itself: its instructions, and its lists.

@@ -39,6 +39,8 @@ pub struct Report {
     threshold: Severity,
     json: bool,
     servers: u64,
+    /// Whether there were too many to compare.
+    is_crowded: bool,
     /// The project whose servers come now.
     project: Option<String>,
     /// Of all servers so far: their project, and their name.
@@ -63,6 +65,7 @@ impl Report {
             threshold,
             json,
             servers: 0,
+            is_crowded: false,
             project: None,
             names: HashSet::new(),
             found: false,
@@ -121,6 +124,9 @@ impl Report {
             if entry.is_off() {
                 row["disabled"] = json!(true);
             }
+            if let Some(member) = entry.unused() {
+                row["unused"] = json!(member);
+            }
             if !found.is_empty() {
                 row["max_severity"] = json!(Detection::worst(&found));
                 row["detections"] = json!(found);
@@ -128,7 +134,10 @@ impl Report {
             return print_json_line(&row);
         }
         let project = self.project.iter().map(|project| format!("project {project}"));
-        let remarks: Vec<String> = project.chain(entry.is_off().then(|| "disabled".to_owned())).collect();
+        let unused =
+            entry.unused().map(|member| format!("`{member}` has another target, which a client may take"));
+        let off = entry.is_off().then(|| "disabled".to_owned());
+        let remarks: Vec<String> = project.chain(off).chain(unused).collect();
         let remarks = if remarks.is_empty() { String::new() } else { format!("  ({})", remarks.join(", ")) };
         let words = clean(&(words.join(" ") + &remarks));
         print_line(format!("{:<24} {:<32} {words}", clean(name), clean(&id)));
@@ -198,10 +207,13 @@ impl Report {
         let refused = self.registry.counters().servers_refused;
         let of_server = self.registry.connect(id, peer);
         if of_server.is_err() || self.registry.counters().servers_refused > refused {
-            print_error(format!(
-                "mcpwarden: {}: too many servers came before to compare it with",
-                clean(name)
-            ));
+            // Once: it is so of all behind it.
+            if !std::mem::replace(&mut self.is_crowded, true) {
+                print_error(format!(
+                    "mcpwarden: {}: too many servers came before to compare it, and those behind it, with",
+                    clean(name)
+                ));
+            }
         }
         let mut of_server: Vec<Detection> = of_server.ok().flatten().into_iter().collect();
         // Clients put names of servers in front of those of tools, and so into the prompt. An address (`--server`) is none.

@@ -36,6 +36,37 @@ fn input_file_kind_follows_its_content() {
         (r#"{"servers":{"b":{"command":"x"},"a":{"command":"y"}}}"#, Ok("b=x a=y")),
         (r#"{"mcp":{"servers":{"a":{"command":"x"}},"inputs":[]},"editor.fontSize":12}"#, Ok("a=x")),
         (r#"{"mcp":5}"#, Err("no definition")),
+        // What else has a name.
+        (
+            r#"{"name":"a","version":"1.0.0","dependencies":{}}"#,
+            Err("members that no definition has (`version`)"),
+        ),
+        (r#"{"name":"build","on":["push"],"jobs":{}}"#, Err("(`on`)")),
+        (r#"[{"name":"a","image":"b"}]"#, Err("(`image`)")),
+        (r#"{"name":"a","version":"1","inputSchema":{}}"#, Ok("a")),
+        (r#"[{"name":"a","description":"b","parameters":{},"x":1}]"#, Ok("a")),
+        (r#"{"openapi":"3.1.0","servers":[{"url":"https://a.test"}],"paths":{}}"#, Err("no definition")),
+        (r#"{"asyncapi":"3.0.0","servers":{"a":{"url":"https://a.test"}}}"#, Err("no definition")),
+        // What of two a client goes by.
+        (
+            r#"{"mcpServers":{"a":{"type":"sse","command":"x","url":"https://a.test/sse"}}}"#,
+            Ok("a=https://a.test/sse"),
+        ),
+        (r#"{"mcpServers":{"a":{"type":"stdio","command":"x","url":"https://a.test/sse"}}}"#, Ok("a=x")),
+        (
+            r#"{"mcpServers":{"a":{"url":"https://a.test/sse","httpUrl":"https://a.test/mcp"}}}"#,
+            Ok("a=https://a.test/mcp"),
+        ),
+        // A list of mappings (plugins of Claude Code).
+        (
+            r#"{"mcpServers":[{"a":{"command":"x"},"b":{"command":"y"}},{"name":"c","command":"z"}]}"#,
+            Ok("a=x b=y c=z"),
+        ),
+        // Addresses that something is filled in.
+        (
+            r#"{"mcpServers":{"a":{"url":"https://{{ host }}/mcp"},"b":{"url":"$MCP_URL"},"c":{"url":"{env:U}"},"d":{"url":"https://<your-host>/mcp"}}}"#,
+            Ok("a=https://{{ host }}/mcp b=$MCP_URL c={env:U} d=https://<your-host>/mcp"),
+        ),
         // Two servers of one name are two.
         (
             r#"{"mcpServers":{"a":{"command":"x"},"b":{"command":"y"},"a":{"command":"z"}}}"#,
@@ -224,7 +255,10 @@ fn servers_are_found_in_every_client_form() {
         });
         assert_eq!(said.collect::<Vec<_>>().join(" "), expected, "{text}");
     }
-    for text in [r#"{"name":"t","packages":[{}],"inputSchema":{}}"#, r#"{"name":"t","mcp":{"a":{}}}"#] {
+    for text in [
+        r#"{"name":"t","packages":[{}],"inputSchema":{}}"#,
+        r#"{"name":"t","mcp":{"a":{}},"inputSchema":{}}"#,
+    ] {
         assert!(
             matches!(contents(text, Path::new("-")), Ok(Contents { definitions, servers: None }) if definitions.len() == 1),
             "{text}"
