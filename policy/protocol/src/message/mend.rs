@@ -51,7 +51,15 @@ pub(super) enum Escapes {
 pub(super) fn mend_with(text: &str, out: &mut String, escapes: Escapes) -> Mended {
     out.clear();
     out.reserve(text.len());
-    let mut mender = Mender { rest: text, out, comma: None, objects: 0, mended: Mended::default(), escapes };
+    let mut mender = Mender {
+        rest: text,
+        out,
+        comma: None,
+        objects: 0,
+        mended: Mended::default(),
+        escapes,
+        ends_none: false,
+    };
     while let Some(character) = mender.rest.chars().next() {
         mender.structure(character);
     }
@@ -67,6 +75,8 @@ struct Mender<'a> {
     objects: usize,
     mended: Mended,
     escapes: Escapes,
+    /// Whether a call of a constructor was begun that does not end: none behind it is looked for, each of which would go to the end of the text.
+    ends_none: bool,
 }
 
 impl Mender<'_> {
@@ -177,12 +187,13 @@ impl Mender<'_> {
         self.rest = after;
     }
 
-    /// How long the call of a constructor is that a text begins with: `new Date(2026, "(")`. `None`: it is none.
-    fn construction(text: &str) -> Option<usize> {
+    /// How long the call of a constructor is that stands here: `new Date(2026, "(")`. `None`: there is none.
+    fn construction(&mut self) -> Option<usize> {
+        let text = self.rest;
         let name = text.strip_prefix("new")?;
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.');
         let call = name.trim_start().trim_start_matches(is_name).trim_start();
-        if !name.starts_with(char::is_whitespace) || !call.starts_with('(') {
+        if self.ends_none || !name.starts_with(char::is_whitespace) || !call.starts_with('(') {
             return None;
         }
         let (mut depth, mut quote, mut is_escaped) = (0_usize, None, false);
@@ -199,13 +210,14 @@ impl Mender<'_> {
                 (None, _) => {}
             }
         }
+        self.ends_none = true;
         None
     }
 
     /// Takes what stands for itself up to the next blank or sign of JSON: a number, a word of JSON, or a string without quotes.
     fn value(&mut self) {
         self.comma = None;
-        if let Some(length) = Self::construction(self.rest) {
+        if let Some(length) = self.construction() {
             return self.respell(length, "null");
         }
         let is_end =
@@ -378,6 +390,8 @@ mod tests {
                 r#"{"a":null,"b":null,"c":"newest"}"#,
                 (true, true),
             ),
+            // Each of these would be looked for to the end.
+            ("{\"a\":new A(1 new B(2)}", r#"{"a":"new" "A(1" "new" "B(2)"}"#, (true, true)),
             ("{\"a\":new Date(1", r#"{"a":"new" "Date(1""#, (true, true)),
             ("{\"a\":\u{2}1,\u{1f}\"b\"\u{7}:2}", r#"{"a": 1, "b" :2}"#, (true, true)),
             ("[NaN,-Infinity,-1,\"NaN\"]", r#"["NaN","-Infinity",-1,"NaN"]"#, (true, false)),

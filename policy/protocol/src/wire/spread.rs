@@ -159,7 +159,7 @@ impl Grammar {
             (Comment::Slash, b'/') => Some(Comment::Line),
             (Comment::Slash, b'*') => Some(Comment::Block),
             (Comment::Slash, _) => return false,
-            (Comment::Line, b'\n') | (Comment::Star, b'/') => None,
+            (Comment::Line, b'\n' | b'\r') | (Comment::Star, b'/') => None,
             (Comment::Block | Comment::Star, b'*') => Some(Comment::Star),
             (Comment::Block | Comment::Star, _) => Some(Comment::Block),
             (Comment::Line, _) => Some(Comment::Line),
