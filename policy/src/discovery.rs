@@ -61,8 +61,8 @@ const MAX_ID_BYTES: usize = 128;
 /// Which command lines are MCP servers.
 ///
 /// A pattern is a glob whose `*` crosses `/`. It is matched on the name of every piece of the command (package
-/// without version, `@scope/name` whole; module; script without extension; image without tag; program), a built-in one also as
-/// that is written with hyphens (`WeatherMcp` is `weather-mcp`), on the path of a script or program, and on the whole command line, arguments joined by one blank and launchers
+/// without version, `@scope/name` whole; module; script without extension; image without tag; program), one that is not custom
+/// also as that is written with hyphens (`WeatherMcp` is `weather-mcp`), on the path of a script or program, and on the whole command line, arguments joined by one blank and launchers
 /// without their directory; paths of Windows have `/` there. A pattern that starts with `*` and has no blank in it is not matched on the whole
 /// line: `*-mcp-server` must not find `vim notes-about-some-mcp-server`.
 #[derive(Clone, Debug)]
@@ -111,8 +111,16 @@ impl NamePatterns {
             on: on.to_owned(),
             custom: pattern.custom,
         };
+        let hyphenated: Vec<Option<String>> = command
+            .pieces
+            .iter()
+            .map(|piece| match piece.role {
+                Role::Module => names::hyphenated(names::telling_part(&piece.name, piece.role).as_deref()?),
+                _ => names::hyphenated(&piece.name),
+            })
+            .collect();
         for pattern in &self.patterns {
-            for piece in &command.pieces {
+            for (piece, hyphenated) in command.pieces.iter().zip(&hyphenated) {
                 // The registry and owner of an image or a repository are left out too: `*` at the start would reach across them anyway.
                 let is_owned = piece.role == Role::Package && !piece.name.starts_with('@');
                 let image = (piece.role == Role::Image || is_owned).then(|| names::base(&piece.name));
@@ -126,15 +134,14 @@ impl NamePatterns {
                         .filter(|_| names::telling_part(&piece.name, piece.role).is_none())?;
                     names::telling_directory(path, Some(directory))
                 });
-                let name = module.as_deref().unwrap_or(&piece.name);
-                let hyphenated = (!pattern.custom).then(|| names::hyphenated(name)).flatten();
+                let hyphenated = hyphenated.as_deref().filter(|_| !pattern.custom);
                 let texts = [
                     Some(piece.name.as_str()),
                     module.as_deref(),
                     piece.path.as_deref(),
                     image,
                     directory.as_deref(),
-                    hyphenated.as_deref(),
+                    hyphenated,
                 ];
                 if let Some(on) = texts.into_iter().flatten().find(|text| pattern.glob.matches(text)) {
                     return Some(found(pattern, on));

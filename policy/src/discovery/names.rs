@@ -239,7 +239,17 @@ pub(super) fn python_module(path: &str) -> Option<String> {
 pub(super) fn package(spec: &str) -> String {
     let spec = spec.trim_matches(['"', '\'']);
     // `name @ https://…` (PEP 508)
-    let spec = unaliased(spec.split(" @ ").next().unwrap_or(spec));
+    let spec = spec.split(" @ ").next().unwrap_or(spec);
+    // The same without blanks.
+    let is_name = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.[],".contains(c))
+    };
+    if let Some((name, address)) = spec.split_once('@')
+        && is_name(name)
+        && is_source(address)
+    {
+        return name.split('[').next().unwrap_or(name).to_owned();
+    }
     if let Some(part) = part_of_repository(spec) {
         return part.to_owned();
     }
@@ -265,12 +275,15 @@ pub(super) fn package(spec: &str) -> String {
     parts.join("/")
 }
 
+/// Whether a text says where a package is fetched from.
+fn is_source(text: &str) -> bool {
+    SOURCES.iter().any(|source| text.starts_with(source))
+        || ["http://", "https://", "git:", "git+"].iter().any(|scheme| text.starts_with(scheme))
+}
+
 /// What an alias stands for, which npm knows a package by here and nowhere else: `NAME@npm:PACKAGE@1.2`, `NAME@https://…` (npm-install(1)).
-fn unaliased(spec: &str) -> &str {
-    let is_source = |rest: &str| {
-        SOURCES.iter().any(|source| rest.starts_with(source))
-            || ["http://", "https://", "git:", "git+"].iter().any(|scheme| rest.starts_with(scheme))
-    };
+pub(super) fn unaliased(spec: &str) -> &str {
+    let spec = spec.trim_matches(['"', '\'']);
     let mut aliases =
         spec.match_indices('@').filter(|(at, _)| *at > 0 && !spec.get(..*at).is_some_and(is_source));
     aliases.find_map(|(at, _)| spec.get(at + 1..).filter(|rest| is_source(rest))).unwrap_or(spec)
@@ -315,7 +328,7 @@ const NO_NAMES: &str = "mcp server servers cli stdio";
 
 /// The version in a package specifier: `name@1.2`, `name==1.2`, `https://…/name.git@v1.2`. A range (`>=1`) is none.
 pub(super) fn version(spec: &str) -> Option<&str> {
-    let spec = unaliased(spec.trim_matches(['"', '\'']));
+    let spec = spec.trim_matches(['"', '\'']);
     // `github:owner/name#v1.2` (npm-install(1))
     let tag = spec.split_once('#').map(|(_, tag)| tag.strip_prefix("semver:").unwrap_or(tag));
     if let Some(tag) = tag.filter(|tag| places::is_version(tag)) {

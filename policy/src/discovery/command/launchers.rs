@@ -356,7 +356,10 @@ impl Command {
         } else {
             "--from --spec --package"
         };
-        let from = options::value(own, names);
+        // Other registries know no aliases: there `NAME@URL` has to be of that name.
+        let is_npm = options.has_one("--call") || options.has_one("--allow-build");
+        let known = |spec| if is_npm { names::unaliased(spec) } else { spec };
+        let from = options::value(own, names).map(known);
         let line = options::value(own, "-c --call").filter(|_| options.has_one("--call"));
         let words = line.map(shell::words).unwrap_or_default();
         let rest: Vec<&str> = match line {
@@ -387,7 +390,7 @@ impl Command {
                 self.push(Role::Package, &names::package(from), None);
             }
             (None, Some(_)) if line.is_some() => self.read(&rest, level + 1),
-            (None, Some((spec, args))) => self.spec(spec, args, level),
+            (None, Some((spec, args))) => self.spec(known(spec), args, level),
             (None, None) => {}
         }
     }

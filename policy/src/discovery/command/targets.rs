@@ -233,7 +233,8 @@ impl Bridge {
 
     /// The task of a project that it runs; `None`: there is none that serves.
     fn task<'a>(&self, found: &Arguments<'a>) -> Option<Inner<'a>> {
-        let task = found.operands.first().filter(|task| !tasks::is_build(task))?;
+        // `make CC=gcc`
+        let task = found.operands.first().filter(|task| !task.contains('=') && !tasks::is_build(task))?;
         let file = match self.tasks {
             Tasks::None => return None,
             Tasks::Own => None,

@@ -13,6 +13,9 @@ const BUILD_WORDS: &str = "build rebuild compile transpile bundle tsc prepare pr
     test tests typecheck types codegen generate gen migrate release publish coverage prettier eslint ci assemble package jar verify \
     installdist shadowjar all deps dist check docs help image";
 
+/// With which of these a task begins that makes something, whatever its name has besides: `build-mcp`.
+const MAKES: &str = "build rebuild compile bundle lint clean install uninstall publish deploy push";
+
 /// Whether a script's name says nothing of what it serves: `dev`, `start:mcp`.
 pub(super) fn is_generic_script(name: &str) -> bool {
     is_of(name, GENERIC_WORDS)
@@ -20,7 +23,8 @@ pub(super) fn is_generic_script(name: &str) -> bool {
 
 /// Whether a script or task makes something, and serves nothing.
 pub(super) fn is_build(name: &str) -> bool {
-    is_of(name, BUILD_WORDS)
+    let first = name.split(|c: char| !c.is_ascii_alphanumeric()).find(|part| !part.is_empty());
+    is_of(name, BUILD_WORDS) || first.is_some_and(|first| is_in(MAKES, &first.to_ascii_lowercase()))
 }
 
 /// What a task is called, without the parts that say nothing: `boost:mcp` is `boost-mcp`, `:tide-mcp:run` is `tide-mcp`; `None`:
