@@ -47,7 +47,7 @@ pub fn redact_argv(argv: &[String]) -> Vec<String> {
         }
         let masked = match name {
             Some(name) if is_way(name, arg) => (*arg).to_owned(),
-            Some("--secret-id") if verdict == Verdict::Public => (*arg).to_owned(),
+            Some("--secret-id") if verdict == Verdict::Public => redact_arg(&[], arg),
             Some(name) if !is_plain_flag(arg) && !is_harmless(name, arg) => MASK.to_owned(),
             _ => match verdict {
                 Verdict::Masked(masked) => masked,

@@ -17,7 +17,7 @@ pub(super) fn codes(text: &str) -> usize {
         {
             next = behind.trim_start();
         }
-        next = next.strip_prefix("and ").unwrap_or(next);
+        next = ["and ", "or "].iter().find_map(|word| next.strip_prefix(word)).unwrap_or(next);
         let length = next.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(next.len());
         let is_code = length >= MIN_CODE
             && next.get(..length).is_some_and(|code| code.bytes().any(|byte| byte.is_ascii_digit()));

@@ -127,8 +127,7 @@ pub(super) fn judge(words: &[&str]) -> Vec<Verdict> {
             set(&mut verdicts, at, Verdict::Public);
         }
         // The name of a secret, and not what it says (AWS CLI reference, secretsmanager).
-        let is_aws = || words.iter().take(at).any(|word| word.rsplit('/').next() == Some("aws"));
-        if before == "--secret-id" && is_aws() {
+        if before == "--secret-id" && of_secrets_manager(words.get(..at).unwrap_or_default()) {
             set(&mut verdicts, at, Verdict::Public);
         }
         // `config set NAME VALUE`, `set -gx NAME VALUE`, `-H NAME VALUE`.
@@ -136,13 +135,11 @@ pub(super) fn judge(words: &[&str]) -> Vec<Verdict> {
         let is_fish =
             before.starts_with('-') && front.copied().find(|word| !word.starts_with('-')) == Some("set");
         let is_setter = is_fish || SETTERS.iter().any(|setter| before.eq_ignore_ascii_case(setter));
+        // `kubectl config set-credentials NAME`
+        let is_verb = before == "config" && VERBS.iter().any(|verb| word.starts_with(verb));
         let is_header = before.starts_with('-') && word.contains(':');
         let is_other = word.starts_with('-') || word.contains('=') || is_header;
-        if is_setter
-            && !is_other
-            && !VERBS.iter().any(|verb| word.starts_with(verb))
-            && is_secret_name(word, false)
-        {
+        if is_setter && !is_other && !is_verb && is_secret_name(word, false) {
             let is_value =
                 words.get(at + 1).is_some_and(|value| !is_plain_flag(value) && !is_harmless(word, value));
             if is_value {
@@ -272,6 +269,12 @@ fn apply(rule: &Rule, words: &[&str], at: usize, program: &str, verdicts: &mut [
             }
         }
     }
+}
+
+/// Whether a command is one of `aws secretsmanager`.
+fn of_secrets_manager(front: &[&str]) -> bool {
+    let program = front.iter().position(|word| word.rsplit('/').next() == Some("aws"));
+    program.is_some_and(|at| at < 2 && front.get(at..).unwrap_or_default().contains(&"secretsmanager"))
 }
 
 /// How many bytes of a word are a dash and flags of curl(1) without a value, with an option behind them: `-sSu`.

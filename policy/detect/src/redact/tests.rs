@@ -347,6 +347,14 @@ fn secrets_in_command_lines_are_redacted() {
             &["aws", "secretsmanager", "get-secret-value", "--secret-id", "prod/db"]
         }),
         (&["vault", "write", "--secret-id", "abc"], &["vault", "write", "--secret-id", "***"]),
+        (&["vault-mcp", "--mount", "auth/aws", "--secret-id", "abc"], {
+            &["vault-mcp", "--mount", "auth/aws", "--secret-id", "***"]
+        }),
+        (&["s", "--password", "<hunter2>"], &["s", "--password", "***"]),
+        (&["s", "--token", "os.getenv('X','abc')"], &["s", "--token", "***"]),
+        (&["ruby", "-e", "password=ENV['X']||'abcdefgh'"], &["ruby", "-e", "password=***"]),
+        (&["s", "API_KEY=process.env.X||'abc'"], &["s", "API_KEY=***"]),
+        (&["git", "config", "set", "use-token", "abc"], &["git", "config", "set", "use-token", "***"]),
         (&["s", "--api-key", "<your-api-key>"], &["s", "--api-key", "<your-api-key>"]),
         (&["s", "--token", "<YOUR_TOKEN>"], &["s", "--token", "<YOUR_TOKEN>"]),
         (&["python3", "-c", "token = os.environ['A_TOKEN']; go()"], {

@@ -33,7 +33,27 @@ pub(super) fn is_public(value: &str) -> bool {
         || ["true", "false", "none", "null", "yes", "no", "on", "off", "enabled", "disabled", "stdin"]
             .contains(&value)
         || ["env:", "file:/", "fd:", "@/"].iter().any(|beginning| value.starts_with(beginning))
-        || ENVIRONMENTS.iter().any(|beginning| value.starts_with(beginning))
+        || is_template(value)
+        || reads_environment(value)
+}
+
+/// `<YOUR_API_KEY>`, `<token>`: as documentation has it, and people copy it.
+fn is_template(value: &str) -> bool {
+    const WORDS: [&str; 7] = ["your", "token", "key", "password", "secret", "api", "here"];
+    let Some(name) = value.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) else { return false };
+    let name = name.to_ascii_lowercase();
+    name.chars().all(|c| c.is_ascii_alphabetic() || "_- ".contains(c))
+        && name.split(['_', '-', ' ']).any(|word| WORDS.contains(&word))
+}
+
+/// `os.environ['NAME']`, `process.env.NAME`: whether a value is what stands in the environment, with nothing in its place where that has none.
+fn reads_environment(value: &str) -> bool {
+    ENVIRONMENTS.iter().any(|beginning| {
+        let Some(rest) = value.strip_prefix(beginning) else { return false };
+        let rest = rest.trim_start_matches(['"', '\'']);
+        let name = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        name.len() < rest.len() && name.trim_start_matches(['"', '\'', ')', ']', ';']).is_empty()
+    })
 }
 
 /// How programs read the environment: Python, JavaScript, Deno, Java, Ruby, Go, Rust, PHP, .NET.
@@ -55,14 +75,12 @@ const ENVIRONMENTS: [&str; 13] = [
 
 /// Beginnings and ends of what another value is put in place of, and what the name between them begins with: a shell, the
 /// configurations of clients (VS Code: variables reference; opencode: config), GitHub Actions (contexts), Windows.
-const PLACEHOLDERS: [(&str, &str, &[&str]); 7] = [
+const PLACEHOLDERS: [(&str, &str, &[&str]); 6] = [
     ("${{", "}}", &["secrets.", "env.", "vars.", "inputs."]),
     ("${", "}", &["", "env:", "input:", "secret:", "secrets:", "config:", "command:", "file:"]),
     ("{{", "}}", &["secrets.", "env.", "resolve:secretsmanager:", "resolve:ssm-secure:"]),
     ("{", "}", &["env:", "file:"]),
     ("%", "%", &[""]),
-    // As documentation has it, and people copy it.
-    ("<", ">", &["", "your", "YOUR", "my", "MY"]),
     ("$env:", "", &[""]),
 ];
 
