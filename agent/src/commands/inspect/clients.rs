@@ -63,7 +63,12 @@ impl Found {
 /// Something that is to hold servers is no mapping of them.
 pub fn servers(whole: &RawValue) -> Result<Option<Vec<Found>>> {
     // The servers of an interface are none of MCP (spec.openapis.org, asyncapi.com).
-    if members(whole.get(), ["openapi", "swagger", "asyncapi"]).iter().any(Option::is_some) {
+    let versions = members(whole.get(), ["openapi", "swagger", "asyncapi"]);
+    let is_text =
+        |value: &Option<&RawValue>| value.is_some_and(|value| value.get().starts_with(['"', '2', '3']));
+    let has_servers =
+        ["mcpServers", "mcp", "mcp_servers"].iter().any(|name| !each(whole, &[name]).is_empty());
+    if versions.iter().any(is_text) && !has_servers {
         return Ok(None);
     }
     let mut all = Vec::new();

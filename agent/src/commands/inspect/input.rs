@@ -111,7 +111,7 @@ fn has_tools(whole: &RawValue) -> bool {
 
 fn definitions_of(whole: &RawValue) -> Result<Vec<Definition>> {
     if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(whole.get()) {
-        list.iter().try_for_each(|entry| looks_like_definition(entry, &["description"]))?;
+        list.iter().try_for_each(|entry| looks_like_definition(entry))?;
         return definitions(&TOOLS, list);
     }
     let [tools, name] = members(whole.get(), [TOOLS.member, "name"]);
@@ -120,7 +120,7 @@ fn definitions_of(whole: &RawValue) -> Result<Vec<Definition>> {
     }
     // Whatever else is in a definition belongs to it.
     if name.is_some_and(|name| decode_str(name.get()).is_some()) {
-        looks_like_definition(whole, &[])?;
+        looks_like_definition(whole)?;
         return definitions(&TOOLS, vec![whole]);
     }
     let all = of_server(whole)?;
@@ -134,28 +134,27 @@ fn definitions_of(whole: &RawValue) -> Result<Vec<Definition>> {
 }
 
 /// Members by which a file is a definition: of MCP, and of those that other programs write.
-const SCHEMAS: [&str; 8] = [
-    "inputSchema",
-    "outputSchema",
-    "input_schema",
-    "parameters",
-    "args_schema",
-    "args",
-    "schema",
-    "function",
-];
+const SCHEMAS: &str = "inputSchema outputSchema input_schema parameters args_schema args schema function";
+/// Members of packages, workflows and catalogues, which have descriptions as well.
+const OTHERS: &str = "version private dependencies devDependencies scripts jobs on nodes connections services packages require homepage \
+    repository license image spec kind apiVersion environment publisher";
 /// Members that a definition without one may have, of a tool, a prompt or a resource; and those of a server's words beside it.
 const MEMBERS: &str = "name title description icons _meta annotations execution arguments uri uriTemplate mimeType size type strict tags \
     instructions tools prompts resources resourceTemplates";
 
-/// Files of all kinds have a name: a package, a workflow, a catalogue. To find nothing in one would mean nothing. `also`: members that are
-/// enough here.
+/// Files of all kinds have a name: a package, a workflow, a catalogue. To find nothing in one would mean nothing.
 ///
 /// # Errors
 /// It has other members than definitions have, and no schema: which ones.
-fn looks_like_definition(json: &RawValue, also: &[&str]) -> Result<()> {
+fn looks_like_definition(json: &RawValue) -> Result<()> {
     let Ok(Pairs(pairs)) = serde_json::from_str(json.get()) else { return Ok(()) };
-    if pairs.iter().any(|(name, _)| [&SCHEMAS[..], also].concat().contains(&name.as_str())) {
+    let has = |known: &str| {
+        pairs
+            .iter()
+            .any(|(name, _)| known.split_ascii_whitespace().any(|known| name.eq_ignore_ascii_case(known)))
+    };
+    // Who hides a definition behind a member more is to be read.
+    if has(SCHEMAS) || has("description") && !has(OTHERS) {
         return Ok(());
     }
     let is_known =
