@@ -418,4 +418,8 @@ pub struct TurnState {
     pub first: Option<Arc<str>>,
     /// Whether another was: the rules across servers count.
     pub has_several: bool,
+    /// The server whose data came last of what was read, and when it came.
+    pub newest_read: Option<(Arc<str>, Timestamp)>,
+    /// When data of another server than that came last.
+    pub other_read: Option<Timestamp>,
 }

@@ -68,7 +68,8 @@ pub struct Session {
     other_read: Number,
 }
 
-/// What user space knows of a session and the kernel does not: answers. It writes this, and nobody else.
+/// What user space knows of a session and the kernel does not: answers, and reads that are no calls of a server with a gate.
+/// It writes this, and nobody else.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
@@ -80,6 +81,14 @@ pub struct Turn {
     pub open: u32,
     /// The server that was seen first, from 1; 0: none, [`SEVERAL`]: and another.
     pub first: u32,
+    /// When the newest data came that was read; 0: never.
+    pub newest_read: u64,
+    /// The newest from another server than that.
+    pub other_read: u64,
+    /// From which server the newest came, from 1; 0: none, [`SEVERAL`]: one without a number here.
+    pub read_server: u32,
+    /// 0: a word of padding, which a map's value may not have unwritten.
+    pub unused: u32,
 }
 
 /// See [`Turn::first`].
@@ -249,8 +258,9 @@ impl Across<'_> {
         let maybe = self.does == DOES_ANYTHING;
         let sends = maybe || self.does == DOES_SEND;
         let writes = sends || self.does == DOES_WRITE;
-        let read = if writes { session.read_elsewhere(self.server) } else { 0 };
-        let is_within = |window: u64| window != 0 && read != 0 && now.wrapping_sub(read) <= window;
+        let read = if writes { self.read_elsewhere() } else { 0 };
+        let ago = later(now, read).wrapping_sub(read);
+        let is_within = |window: u64| window != 0 && read != 0 && ago <= window;
         let is_read_then_send = sends && is_within(rules.read_then_send);
         if is_read_then_send && !maybe {
             return BY_READ_THEN_SEND;
@@ -264,6 +274,17 @@ impl Across<'_> {
             return if maybe { BY_WHAT_IT_MAY_DO } else { BY_FLOW };
         }
         BY_NOTHING
+    }
+
+    /// When another server was last read from, by the call or by its answer, whichever is later; 0: never.
+    #[inline(always)]
+    fn read_elsewhere(&self) -> u64 {
+        let Turn { newest_read, other_read, read_server, .. } = self.turn;
+        // Without a comparison, as in `later`: all ones where it is this server.
+        let apart = core::hint::black_box((read_server ^ self.server.wrapping_add(1)) as u64);
+        let is_own = (apart.wrapping_sub(1) as i64 >> 63) as u64;
+        let answered = newest_read ^ (newest_read ^ other_read) & is_own;
+        later(self.session.read_elsewhere(self.server), answered)
     }
 
     /// When the turn began that this call belongs to.

@@ -1,6 +1,7 @@
 //! Sessions as the gate knows them: by numbers, and with what only user space sees of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use mcpwarden_abi::GateMember;
 use mcpwarden_gate::{SERVERS, SEVERAL, Turn};
@@ -33,11 +34,26 @@ struct Known {
 }
 
 impl Known {
-    /// The number of the server that was seen first, from 1. One that has no number is another than all that have.
-    fn first(&self, state: &TurnState) -> u32 {
-        let Some(first) = &state.first else { return 0 };
-        let index = self.servers.iter().position(|server| server.0 == *first);
+    /// The number of a server, from 1; 0 is none. One that has no number is another than all that have.
+    fn number_of(&self, server: Option<&Arc<str>>) -> u32 {
+        let Some(name) = server else { return 0 };
+        let index = self.servers.iter().position(|server| server.0 == *name);
         index.and_then(|index| u32::try_from(index + 1).ok()).unwrap_or(SEVERAL)
+    }
+
+    /// What is known of its turn, as the kernel's table has it.
+    fn turn(&self, state: &TurnState, clock: &Clock) -> Turn {
+        let reader = state.newest_read.as_ref();
+        Turn {
+            newest: clock.boot(state.newest_call),
+            last: clock.boot(state.last),
+            open: u32::try_from(state.open).unwrap_or(u32::MAX),
+            first: if state.has_several { SEVERAL } else { self.number_of(state.first.as_ref()) },
+            newest_read: reader.map_or(0, |(_, time)| clock.boot(*time)),
+            other_read: state.other_read.map_or(0, |time| clock.boot(time)),
+            read_server: self.number_of(reader.map(|(server, _)| server)),
+            unused: 0,
+        }
     }
 }
 
@@ -98,14 +114,8 @@ impl Sessions {
     ) {
         for session in std::mem::take(&mut self.seen) {
             if let (Some(known), Some(state)) = (self.known.get(&session), turn(&session)) {
-                let turn = Turn {
-                    newest: clock.boot(state.newest_call),
-                    last: clock.boot(state.last),
-                    open: u32::try_from(state.open).unwrap_or(u32::MAX),
-                    first: if state.has_several { SEVERAL } else { known.first(&state) },
-                };
                 // Where there is no capacity for it, the kernel takes its calls for open ones.
-                gate.set_turn(known.number, turn);
+                gate.set_turn(known.number, known.turn(&state, clock));
             }
         }
     }

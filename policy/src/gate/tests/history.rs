@@ -99,13 +99,20 @@ impl Kernel {
             open: u32::try_from(state.open).unwrap(),
             first: match state.first {
                 _ if state.has_several => SEVERAL,
-                Some(first) => {
-                    u32::try_from(SERVERS.iter().position(|server| **server == *first).unwrap()).unwrap() + 1
-                }
+                Some(first) => number(&first),
                 None => 0,
             },
+            newest_read: state.newest_read.as_ref().map_or(0, |(_, time)| time.0),
+            other_read: state.other_read.map_or(0, |time| time.0),
+            read_server: state.newest_read.map_or(0, |(server, _)| number(&server)),
+            unused: 0,
         };
     }
+}
+
+/// The number of a server, from 1.
+fn number(name: &str) -> u32 {
+    u32::try_from(SERVERS.iter().position(|server| *server == name).unwrap()).unwrap() + 1
 }
 
 fn session() -> SessionId {
@@ -116,6 +123,8 @@ fn session() -> SessionId {
 struct Guards {
     executor: Executor,
     subjects: Vec<GateSubject>,
+    /// Whether data comes later than with its call: with [`Step::Result`].
+    answers_late: bool,
 }
 
 impl Guards {
@@ -155,21 +164,30 @@ impl Guards {
             Operation::Request { method: "tools/call", params: None },
             Operation::ToolInvoke { tool_name: tool, arguments: None },
         ];
-        self.with(server, tool, |executor, facts| {
+        let was_stopped = self.with(server, tool, |executor, facts| {
             let question = Question { operations: &operations, facts, now: Timestamp(now) };
             let mut verdict = executor.ask(&question, None);
             let code = verdict.denied.as_ref().map_or("", |(_, denial)| denial.code.name());
             verdict.enforced = stops(code);
             executor.settle(&question, &verdict);
-            // The kernel sees no answers: to it what is read comes with its call. So it does here.
-            let reads = facts.tool.is_some_and(|tool| tool.category == ToolCategory::Read);
-            if reads && !verdict.enforced {
-                let result = RawValue::from_string(r#"{"content":[]}"#.to_owned()).unwrap();
-                let answer = Operation::ToolResult { tool_name: tool, result: Some(&result), error: None };
-                let question = Question { operations: &[answer], facts, now: Timestamp(now) };
-                executor.settle(&question, &Verdict::default());
-            }
+            verdict.enforced
         });
+        // The kernel sees no answers: to it what is read comes with its call.
+        let reads =
+            self.subjects[server].tools.get(tool).is_some_and(|tool| tool.category == ToolCategory::Read);
+        if reads && !was_stopped && !self.answers_late {
+            self.answer(server, now);
+        }
+    }
+
+    /// The data of a call comes.
+    fn answer(&mut self, server: usize, now: u64) {
+        let result = RawValue::from_string(r#"{"content":[]}"#.to_owned()).unwrap();
+        self.settle(
+            server,
+            Operation::ToolResult { tool_name: "x", result: Some(&result), error: None },
+            now,
+        );
     }
 
     fn settle(&mut self, server: usize, operation: Operation<'_>, now: u64) {
@@ -191,7 +209,7 @@ fn code(by: u8) -> &'static str {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     Call(usize, &'static str),
     Result(usize),
@@ -227,16 +245,22 @@ const CONFIGS: [&str; 7] = [
       rate_limits: { enabled: true, default_rpm: 30, default_burst: 3, per_tool: { 'web:send_*': { calls_per_minute: 6, burst: 1 } } } }",
 ];
 
-/// `apart`: nanoseconds between two steps at least.
-fn check(config: &str, steps: &[(u64, Step)], apart: u64, hears: impl Fn(usize) -> bool) {
+/// What the kernel says of the last call. `apart`: nanoseconds between two steps at least.
+fn check(
+    config: &str,
+    steps: &[(u64, Step)],
+    apart: u64,
+    answers_late: bool,
+    hears: impl Fn(usize) -> bool,
+) -> u8 {
     let (config, _) = config::parse(config.as_bytes()).unwrap();
     let subjects: Vec<GateSubject> = SERVERS.iter().map(|server| subject(server, &TOOLS)).collect();
     let mut kernel = Kernel::new(&config, &subjects);
     let classifier = Arc::new(Classifier::new(&[], true).unwrap());
     let executor = build(&config, &DETECTOR, &classifier).unwrap();
-    let mut guards = Guards { executor, subjects };
+    let mut guards = Guards { executor, subjects, answers_late };
     let mut now = 64_000_000_000;
-    let mut in_time = true;
+    let (mut in_time, mut last) = (!answers_late, BY_NOTHING);
     // Whether the kernel denied what the engine allowed: the engine took a token for it, of which the kernel has one more.
     let mut denied_alone = false;
     let limits =
@@ -251,6 +275,7 @@ fn check(config: &str, steps: &[(u64, Step)], apart: u64, hears: impl Fn(usize) 
                     // One that was not written is tried again, and neither counted nor paid for twice.
                     assert_eq!(kernel.judge(*server, tool, false, now).1, BY_NOTHING, "{at}: again");
                 }
+                last = by;
                 let maybe = by == BY_WHAT_IT_MAY_DO;
                 guards.call(*server, tool, now, |denied| {
                     let by_history = ["read_then_send", "burst", "cross_server_flow", "rate_limited"];
@@ -283,6 +308,7 @@ fn check(config: &str, steps: &[(u64, Step)], apart: u64, hears: impl Fn(usize) 
                 // It passed and took its token, and the engine, which denies it, none.
                 in_time &= !maybe || !is_limited;
             }
+            Step::Result(server) if answers_late => guards.answer(*server, now),
             Step::Result(server) => {
                 guards.settle(
                     *server,
@@ -298,6 +324,7 @@ fn check(config: &str, steps: &[(u64, Step)], apart: u64, hears: impl Fn(usize) 
             in_time = false;
         }
     }
+    last
 }
 
 /// What a server read while it was alone is no call of a burst, in the kernel as in user space.
@@ -306,7 +333,35 @@ fn burst_starts_with_second_server() {
     use Step::Call;
     let read = |server| (64, Call(server, "read_file"));
     let steps = [read(0), (64, Call(1, "think")), read(0), read(0), read(0), read(0)];
-    check(CONFIGS[1], &steps, 64, |_| true);
+    check(CONFIGS[1], &steps, 64, false, |_| true);
+}
+
+/// What a slow server answers can be sent long after it was asked for, and what nobody asked the kernel for as well.
+#[test]
+fn slow_reads_count_from_their_answers() {
+    use Step::{Call, Result};
+    const SECOND: u64 = 1_000_000_000;
+    let send = |pause| (pause, Call(1, "send_mail"));
+    let read = (64, Call(0, "read_file"));
+    for (steps, expected) in [
+        (vec![read, (40 * SECOND, Result(0)), send(29 * SECOND)], BY_READ_THEN_SEND),
+        (vec![read, (40 * SECOND, Result(0)), send(31 * SECOND)], BY_NOTHING),
+        // Without its answer, it counts from its call.
+        (vec![read, send(29 * SECOND)], BY_READ_THEN_SEND),
+        (vec![read, send(31 * SECOND)], BY_NOTHING),
+        // What its own server answered is nothing that it sends elsewhere.
+        (vec![read, (64, Call(1, "read_file")), (40 * SECOND, Result(1)), send(64)], BY_NOTHING),
+        (
+            vec![read, (64, Call(1, "read_file")), (40 * SECOND, Result(0)), (64, Result(1)), send(64)],
+            BY_READ_THEN_SEND,
+        ),
+    ] {
+        // So that there are two servers.
+        let steps: Vec<_> = [(64, Step::List(0)), (64, Step::List(1))].into_iter().chain(steps).collect();
+        let config =
+            "cross_server: { cross_server_flow: { enabled: false }, read_then_send: { window: 30s } }";
+        assert_eq!(check(config, &steps, 64, true, |_| true), expected, "{steps:?}");
+    }
 }
 
 proptest! {
@@ -314,7 +369,7 @@ proptest! {
 
     #[test]
     fn kernel_history_matches_guard_decisions(steps in steps(), config in 0..CONFIGS.len()) {
-        check(CONFIGS[config], &steps, 0, |_| true);
+        check(CONFIGS[config], &steps, 0, false, |_| true);
     }
 
     /// Calls that user space has not told of make the rules across servers stricter, and never laxer.
@@ -323,6 +378,12 @@ proptest! {
         steps in steps(), config in 0..4_usize, hears in prop::collection::vec(any::<bool>(), 120),
     ) {
         // Calls of the same nanosecond are of one write: user space knows of all of them or of none.
-        check(CONFIGS[config], &steps, 64, |at| hears[at]);
+        check(CONFIGS[config], &steps, 64, false, |at| hears[at]);
+    }
+
+    /// A read counts from its answer, too, once user space has told of it.
+    #[test]
+    fn kernel_is_not_laxer_when_answers_are_late(steps in steps(), config in 0..4_usize) {
+        check(CONFIGS[config], &steps, 64, true, |_| true);
     }
 }

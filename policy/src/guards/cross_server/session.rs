@@ -154,7 +154,18 @@ impl Session {
     /// How far its turn has come.
     pub(super) fn turn(&self) -> TurnState {
         let Self { newest_call, last, open, active: has_several, .. } = *self;
-        TurnState { newest_call, last, open, first: self.first.clone(), has_several }
+        let mut reads = self.newest_reads().filter_map(|call| Some((&call.server, call.read_at?)));
+        let newest = reads.next();
+        let other = newest.and_then(|(server, _)| reads.find(|(other, _)| *other != server));
+        TurnState {
+            newest_call,
+            last,
+            open,
+            first: self.first.clone(),
+            has_several,
+            newest_read: newest.map(|(server, time)| (Arc::clone(server), time)),
+            other_read: other.map(|(_, time)| time),
+        }
     }
 
     pub(super) fn last_seen(&self) -> Timestamp {
@@ -310,8 +321,13 @@ impl Session {
 
     /// What was read from other servers, newest first.
     pub(super) fn reads_elsewhere(&self, server: &str, counts: impl Fn(&Call) -> bool) -> Vec<&Call> {
-        let reads = self.reads.iter().rev().chain(self.old_reads.iter().rev());
-        reads.filter(|call| *call.server != *server && counts(call)).take(super::MAX_RELATED).collect()
+        let others = self.newest_reads().filter(|call| *call.server != *server && counts(call));
+        others.take(super::MAX_RELATED).collect()
+    }
+
+    /// What was read, newest first.
+    fn newest_reads(&self) -> impl Iterator<Item = &Call> {
+        self.reads.iter().rev().chain(self.old_reads.iter().rev())
     }
 
     /// Calls of a server's tools, newest first.
