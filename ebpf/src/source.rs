@@ -12,10 +12,8 @@ pub type User = u64;
 
 /// How a vector of buffers lies in memory. No enum: whoever walks makes the verifier forget what it knows of them.
 mod form {
-    /// In the caller's memory, as 64-bit programs have it.
+    /// In the caller's memory, as 64-bit programs have it; 1 where it is that of a 32-bit program.
     pub const NATIVE: u32 = 0;
-    /// The same of a 32-bit program.
-    pub const COMPAT: u32 = 1;
     /// The kernel's own copy, in its memory.
     pub const KERNEL: u32 = 2;
 }
@@ -86,7 +84,8 @@ impl Source {
     /// A vector of buffers.
     #[inline(always)]
     pub fn vector(address: User, buffers: u64, compat: bool) -> Self {
-        Self { address, buffers, form: if compat { form::COMPAT } else { form::NATIVE }, skip: 0 }
+        // A number that the verifier does not know, where the form is not one of the program's.
+        Self { address, buffers, form: core::hint::black_box(compat as u32), skip: 0 }
     }
 
     /// A vector of buffers that the kernel has copied to `address`, without the first `skip` bytes.
@@ -110,15 +109,16 @@ impl Source {
     /// The `index`th buffer of the vector and its length.
     #[inline(always)]
     pub fn at(&self, index: u64) -> Option<(User, u64)> {
-        if self.form == form::COMPAT {
-            let entry: [u32; 2] = read(self.address + index * 8)?;
-            return Some((entry[0] as u64, entry[1] as u64));
+        if self.form != form::KERNEL {
+            // Without a comparison of the forms: of each the verifier would go both ways, and through all that comes behind.
+            let compat = self.form as u64;
+            let at = self.address + (index * 16 >> compat);
+            let (first, second): (u64, u64) = (read(at)?, read(at + 8).unwrap_or(0));
+            let narrow = compat.wrapping_neg();
+            let length = second & !narrow | (first >> 32) & narrow;
+            return Some((first & u64::MAX >> (compat << 5), length));
         }
         let at = self.address + index * 16;
-        if self.form == form::NATIVE {
-            let entry: [u64; 2] = read(at)?;
-            return Some((entry[0], entry[1]));
-        }
         let entry: [u64; 2] = probe(at as Ptr, 0)?;
         let skip = if index == 0 { self.skip as u64 } else { 0 };
         Some((entry[0] + skip, entry[1].saturating_sub(skip)))

@@ -149,10 +149,12 @@ pub fn evaluate_pipe(file: Ptr, mask: i32) -> i32 {
 #[inline(always)]
 pub fn evaluate_socket(socket: Ptr, message: Ptr) -> i32 {
     let Some(channel) = channel_of(load(socket, offset!(socket_file))) else { return 0 };
-    if is_urgent(message) {
-        return gate::evaluate(channel, Coming::unknown());
-    }
-    gate::evaluate(channel, iterator::ahead(message.wrapping_add(offset!(msghdr_iter))))
+    let bytes = if is_urgent(message) {
+        Coming::unknown()
+    } else {
+        iterator::ahead(message.wrapping_add(offset!(msghdr_iter)))
+    };
+    gate::evaluate(channel, bytes)
 }
 
 /// Whether the last byte of a message is none of the stream (see [`syscall::dispatch`]).
