@@ -13,6 +13,22 @@ use mcpwarden_tests::peer::{Peer, echo, initialize};
 use mcpwarden_tests::places;
 use serde_json::{Value, json};
 
+/// Most instructions of a program that the verifier may go through on the kernels of these tests. It refuses more than a million; on Linux 6.18 it goes
+/// through 1.3 times as many as on 6.12.
+const MOST_VERIFIED: u64 = 700_000;
+
+/// How many instructions the verifier has gone through of the program of this process that it took longest for.
+fn verified_instructions(pid: u32) -> Result<u64> {
+    let mut most = None;
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
+        // Descriptors come and go.
+        let text = fs::read_to_string(entry?.path()).unwrap_or_default();
+        let number = text.lines().find_map(|line| line.strip_prefix("verified_insns:")).map(str::trim);
+        most = most.max(number.and_then(|number| number.parse().ok()));
+    }
+    most.context("no program of the agent says how long it was verified")
+}
+
 #[test]
 fn denied_call_is_neutralized_and_session_continues() -> Result<()> {
     let test = "denied_call_is_neutralized_and_session_continues";
@@ -21,6 +37,8 @@ fn denied_call_is_neutralized_and_session_continues() -> Result<()> {
     else {
         return Ok(());
     };
+    let verified = verified_instructions(agent.pid())?;
+    ensure!(verified < MOST_VERIFIED, "the verifier goes through {verified} instructions of a program");
     for wiring in WIRINGS {
         let mut gated = Gated::start(&agent, wiring, &[]).with_context(|| format!("{wiring:?}"))?;
         ensure!(is_through(&gated.peer.ask(&echo(3, "add"))?), "{wiring:?}: an innocent call");
