@@ -111,16 +111,8 @@ impl NamePatterns {
             on: on.to_owned(),
             custom: pattern.custom,
         };
-        let hyphenated: Vec<Option<String>> = command
-            .pieces
-            .iter()
-            .map(|piece| match piece.role {
-                Role::Module => names::hyphenated(names::telling_part(&piece.name, piece.role).as_deref()?),
-                _ => names::hyphenated(&piece.name),
-            })
-            .collect();
         for pattern in &self.patterns {
-            for (piece, hyphenated) in command.pieces.iter().zip(&hyphenated) {
+            for piece in &command.pieces {
                 // The registry and owner of an image or a repository are left out too: `*` at the start would reach across them anyway.
                 let is_owned = piece.role == Role::Package && !piece.name.starts_with('@');
                 let image = (piece.role == Role::Image || is_owned).then(|| names::base(&piece.name));
@@ -134,14 +126,12 @@ impl NamePatterns {
                         .filter(|_| names::telling_part(&piece.name, piece.role).is_none())?;
                     names::telling_directory(path, Some(directory))
                 });
-                let hyphenated = hyphenated.as_deref().filter(|_| !pattern.custom);
                 let texts = [
                     Some(piece.name.as_str()),
                     module.as_deref(),
                     piece.path.as_deref(),
                     image,
                     directory.as_deref(),
-                    hyphenated,
                 ];
                 if let Some(on) = texts.into_iter().flatten().find(|text| pattern.glob.matches(text)) {
                     return Some(found(pattern, on));
@@ -153,7 +143,13 @@ impl NamePatterns {
                 return Some(found(pattern, line));
             }
         }
-        None
+        // What matches as it is written comes first.
+        command.pieces.iter().find_map(|piece| {
+            let module = (piece.role == Role::Module).then(|| names::telling_part(&piece.name, piece.role));
+            let name = names::hyphenated(module.flatten().as_deref().unwrap_or(&piece.name))?;
+            let mut known = self.patterns.iter().filter(|pattern| !pattern.custom);
+            known.find(|pattern| pattern.glob.matches(&name)).map(|pattern| found(pattern, &name))
+        })
     }
 }
 
