@@ -41,7 +41,10 @@ pub(super) const PYTHON_TOOLS: &str =
 /// Options of those.
 pub(super) const PYTHON_TOOL: Options = Options {
     one: &[
-        "--listen --connect --log-to --log-to-stderr --configure-subProcess --adapter-access-token --rcfile --source --source-pkgs --data-file         --concurrency --context --include --omit -o --output --outfile -s --sort -c --command -r --renderer -i --interval --live-port         --output_file --max_stack_depth --tracer_entries --cpu-sampling-rate -f --file --ignore-module --ignore-dir -C --coverdir         --prof-mod -m --module",
+        "--listen --connect --log-to --log-to-stderr --configure-subProcess --adapter-access-token --rcfile --source --source-pkgs --data-file \
+        --concurrency --context --include --omit -o --output --outfile -s --sort -c --command -r --renderer -i --interval --live-port \
+        --output_file --max_stack_depth --tracer_entries --cpu-sampling-rate -f --file --ignore-module --ignore-dir -C --coverdir \
+        --prof-mod -m --module",
     ],
     ..NONE
 };

@@ -275,9 +275,7 @@ impl From<Written> for Entry {
         });
         if command.is_some() && url.is_some() {
             unused = Some(if is_remote { "command" } else { "url" });
-        }
-        if is_remote && url.is_some() {
-            command = None;
+            command = command.filter(|_| !is_remote);
         }
         let is_off = written.is_disabled || written.is_switched_off;
         let command = match command {

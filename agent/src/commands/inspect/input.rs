@@ -148,18 +148,14 @@ const MEMBERS: &str = "name title description icons _meta annotations execution 
 /// It has other members than definitions have, and no schema: which ones.
 fn looks_like_definition(json: &RawValue) -> Result<()> {
     let Ok(Pairs(pairs)) = serde_json::from_str(json.get()) else { return Ok(()) };
-    let has = |known: &str| {
-        pairs
-            .iter()
-            .any(|(name, _)| known.split_ascii_whitespace().any(|known| name.eq_ignore_ascii_case(known)))
-    };
+    let is_in =
+        |list: &str, name: &str| list.split_ascii_whitespace().any(|known| known.eq_ignore_ascii_case(name));
+    let has = |list: &str| pairs.iter().any(|(name, _)| is_in(list, name));
     // Who hides a definition behind a member more is to be read.
     if has(SCHEMAS) || has("description") && !has(OTHERS) {
         return Ok(());
     }
-    let is_known =
-        |name: &str| MEMBERS.split_ascii_whitespace().any(|known| known.eq_ignore_ascii_case(name));
-    let other = pairs.iter().map(|(name, _)| name.as_str()).find(|name| !is_known(name));
+    let other = pairs.iter().map(|(name, _)| name.as_str()).find(|name| !is_in(MEMBERS, name));
     let Some(other) = other else { return Ok(()) };
     bail!(
         "this is no definition and no client's configuration: it has a `name`, but no `inputSchema`, and members that no definition \

@@ -1,6 +1,7 @@
 //! Options of programs whose names do not say that a secret follows: `mysql -pSECRET`, `curl -u me:SECRET`. `options.tsv`
 //! is the kept list: each row has its source and an example, which is its test.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -240,8 +241,7 @@ fn apply(rule: &Rule, words: &[&str], at: usize, program: &str, verdicts: &mut [
         _ => {
             let flags_in_front = if program == "curl" { curl_flags(word) } else { 0 };
             let (front_of, word) = word.split_at_checked(flags_in_front).unwrap_or(("", word));
-            let dashed = if front_of.is_empty() { word.to_owned() } else { format!("-{word}") };
-            let word = dashed.as_str();
+            let word = if front_of.is_empty() { Cow::Borrowed(word) } else { Cow::Owned(format!("-{word}")) };
             for flag in rule.flags.split_whitespace() {
                 let Some(glued) = word.strip_prefix(flag) else { continue };
                 let is_long = flag.len() > 2 && !flag.ends_with([':', '=']);

@@ -56,8 +56,9 @@ impl Command {
         let script = script.unwrap_or_default();
         let packages: Vec<String> = packages.iter().filter_map(|filter| workspace(filter)).collect();
         let is_named = |text: &str| text.to_ascii_lowercase().contains("mcp");
+        let name = task_name(script);
         let is_nowhere = packages.is_empty() && self.directory.is_none();
-        if is_build(script) || is_nowhere && !task_name(script).is_some_and(|name| is_named(&name)) {
+        if is_build(script) || is_nowhere && !name.as_deref().is_some_and(is_named) {
             return;
         }
         let is_directory_named =
@@ -65,7 +66,7 @@ impl Command {
         self.push(Role::Script, "", Some("package.json"));
         if let Some(package) = packages.first() {
             self.push(Role::Package, package, None);
-        } else if let Some(name) = task_name(script).filter(|name| is_named(name) || !is_directory_named) {
+        } else if let Some(name) = name.filter(|name| is_named(name) || !is_directory_named) {
             self.push_script_name(&name);
         }
         let words = packages.iter().map(String::as_str);
