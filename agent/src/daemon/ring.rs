@@ -33,7 +33,7 @@ use queue::{Queue, Record};
 use thread::Thread;
 
 /// The queue holds so many rings. Half of that is what one connection may have where nothing else waits.
-const RINGS: u64 = 3;
+const RINGS: u64 = 2;
 
 /// What the agent's task and the thread share.
 struct Shared {

@@ -145,8 +145,10 @@ impl CrossServer {
                 });
             }
         }
-        let recent = || session.calls_of(server).filter(|call| call.is_within(burst.window.0, now));
-        if burst.enabled && act.tool.is_some() && recent().count() >= burst.max_calls as usize {
+        let recent = || session.calls_of(server, burst.window.0, now);
+        // As few as are needed are counted: who floods pays no more for each call.
+        let is_burst = || recent().nth((burst.max_calls as usize).saturating_sub(1)).is_some();
+        if burst.enabled && act.tool.is_some() && is_burst() {
             let reason = format!(
                 "Server '{}' exceeded burst limit: more than {} calls in {}",
                 short(server),

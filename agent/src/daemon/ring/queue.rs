@@ -207,7 +207,12 @@ impl Queue {
         if header.kind != RECORD_DATA {
             // Few and small, and without them nobody knows what the bytes are.
             if size > left {
-                self.count(uid, Refused { bytes: 0, facts: 1 });
+                if header.kind == RECORD_GAP {
+                    // One of each small write, where the kernel half refuses every second: what is missing already grows by it.
+                    self.miss(uid, &header, header.value);
+                } else {
+                    self.count(uid, Refused { bytes: 0, facts: 1 });
+                }
                 return self.forget_idle(uid);
             }
             for direction in [0, 1] {
@@ -219,7 +224,8 @@ impl Queue {
             self.report_missing(uid, (header.connection, header.direction));
             pieces(&header, record).for_each(|piece| self.put(uid, piece));
         } else {
-            self.miss(uid, &header);
+            self.count(uid, Refused { bytes: header.length.into(), facts: 0 });
+            self.miss(uid, &header, header.length);
         }
     }
 
@@ -287,24 +293,26 @@ impl Queue {
         self.bytes += size;
     }
 
-    /// Counts the bytes of a record, and remembers that they are missing.
-    fn miss(&mut self, uid: u32, header: &RecordHeader) {
-        self.count(uid, Refused { bytes: header.length.into(), facts: 0 });
+    /// Remembers that so many bytes of a stream are missing. All between them and what is known to be missing is, too: what had come
+    /// in would have told of that. So it is one gap however often the kernel half refused some between, and takes no more room.
+    fn miss(&mut self, uid: u32, header: &RecordHeader, bytes: u32) {
         let key = (header.connection, header.direction);
-        let is_behind = |known: &RecordHeader| {
-            known.offset + u64::from(known.value) == header.offset
-                && known.value.checked_add(header.length).is_some()
+        let grown = |known: &RecordHeader| {
+            let end = (header.offset + u64::from(bytes)).max(known.offset + u64::from(known.value));
+            let offset = header.offset.min(known.offset);
+            Some((offset, u32::try_from(end - offset).ok()?))
         };
         let Some(user) = self.users.get_mut(&uid) else { return };
-        match user.missing.get_mut(&key) {
-            Some(known) if is_behind(known) => known.value += header.length,
-            _ => {
+        let known = user.missing.get_mut(&key);
+        match known.and_then(|known| Some((grown(known)?, known))) {
+            Some(((offset, value), known)) => (known.offset, known.value) = (offset, value),
+            None => {
                 self.report_missing(uid, key);
                 let gap = RecordHeader {
                     kind: RECORD_GAP,
                     cause: GAP_USER_SHARE,
                     length: 0,
-                    value: header.length,
+                    value: bytes,
                     ..*header
                 };
                 let Some(user) = self.users.get_mut(&uid) else { return };

@@ -330,9 +330,15 @@ impl Session {
         self.reads.iter().rev().chain(self.old_reads.iter().rev())
     }
 
-    /// Calls of a server's tools, newest first.
-    pub(super) fn calls_of<'s>(&'s self, server: &str) -> impl Iterator<Item = &'s Call> {
-        self.calls.iter().rev().filter(move |call| *call.server == *server && call.is_of_tool())
+    /// Calls of a server's tools within a window, newest first. Takes a step for each call of any server that is passed over.
+    pub(super) fn calls_of<'s>(
+        &'s self,
+        server: &str,
+        window: Duration,
+        now: Timestamp,
+    ) -> impl Iterator<Item = &'s Call> {
+        let recent = self.calls.iter().rev().take_while(move |call| call.is_within(window, now));
+        recent.filter(move |call| *call.server == *server && call.is_of_tool())
     }
 
     #[cfg(test)]

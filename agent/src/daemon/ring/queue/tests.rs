@@ -165,9 +165,10 @@ fn gaps_of_a_stream_keep_their_order() {
     let cases: [Case; 6] = [
         ("one", &[5000], &[(5000, -1000)]),
         ("one behind the other", &[5000, 6000, 7000], &[(5000, -3000)]),
-        ("with bytes between", &[5000, 7000], &[(5000, -1000), (7000, -1000)]),
-        ("swapped", &[6000, 5000], &[(6000, -1000), (5000, -1000)]),
-        ("the same twice", &[5000, 5000], &[(5000, -1000), (5000, -1000)]),
+        // The kernel half refused those between.
+        ("with bytes between", &[5000, 7000], &[(5000, -3000)]),
+        ("swapped", &[6000, 5000], &[(5000, -2000)]),
+        ("the same twice", &[5000, 5000], &[(5000, -1000)]),
         ("far", &[5000, 1 << 40], &[(5000, -1000), (1 << 40, -1000)]),
     ];
     for (name, refused, expected) in cases {
@@ -207,10 +208,45 @@ fn quiet_connections_get_in_beside_loud_ones() {
     }
 }
 
+/// The kernel half refuses every second of a user's small writes, and each time tells of that with a record: neither those nor gaps of the
+/// queue's own take more than the user's share, and every byte is there or missing once.
+#[test]
+fn gaps_between_small_writes_take_no_others_room() {
+    const BYTES: u64 = 80;
+    for (name, of_kernel) in [("none of the kernel's", 0), ("every second", 1), ("two of three", 2)] {
+        let mut queue = Queue::new(100_000);
+        let mut offset = 0;
+        for _ in 0..20_000 {
+            queue.push(&data(1, 1, offset, BYTES as usize));
+            offset += BYTES;
+            for _ in 0..of_kernel {
+                let (kind, value) = (RECORD_GAP, BYTES as u32);
+                let cause = GAP_USER_SHARE;
+                let gap =
+                    RecordHeader { kind, cause, uid: 1, connection: 1, offset, value, ..Default::default() };
+                queue.push(bytes_of(&gap));
+                offset += BYTES;
+            }
+        }
+        let (bytes, capacity) = queue.fill();
+        assert!(bytes <= capacity * 2 / 3 + 1_000, "{name}: {bytes} of {capacity}");
+        queue.push(&data(2, 2, 0, 1000));
+        queue.push(&fact(2, RECORD_EXIT));
+        assert!(!queue.refused.contains_key(&Some(2)), "{name}: another user's are refused");
+        let out = all(&mut queue, |_| 0);
+        let mut next = 0;
+        for (_, _, begin, bytes) in out.iter().filter(|one| one.0 == 1) {
+            assert_eq!(*begin, next, "{name}");
+            next += bytes.abs();
+        }
+        assert_eq!(next as u64, offset, "{name}: every byte is there or missing");
+    }
+}
+
 /// Records of facts get in where bytes do not any more, up to their own bound.
 #[test]
 fn facts_get_in_where_bytes_do_not() {
-    for kind in [RECORD_EXIT, RECORD_GATE, RECORD_CONNECT, RECORD_GAP] {
+    for kind in [RECORD_EXIT, RECORD_GATE, RECORD_CONNECT] {
         let mut queue = Queue::new(100_000);
         let mut number = 0;
         while queue.refused_in_all().bytes == 0 {
