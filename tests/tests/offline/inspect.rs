@@ -2,6 +2,7 @@
 
 mod client_configs;
 mod http;
+mod pages;
 
 use std::fs;
 use std::io::Write as _;

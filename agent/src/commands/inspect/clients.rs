@@ -239,6 +239,11 @@ fn is_address(value: &RawValue) -> bool {
     value.get().starts_with("\"http://") || value.get().starts_with("\"https://")
 }
 
+/// Whether an entry of a list names a server of another file (agents of Claude Code).
+fn is_reference(value: &RawValue) -> bool {
+    value.get().starts_with('"') && !value.get().contains("://")
+}
+
 /// Whether a mapping has nothing but servers that are switched on or off, and one that says nothing else.
 fn has_switch(place: &RawValue) -> bool {
     let Ok(Pairs(pairs)) = serde_json::from_str(place.get()) else { return false };
@@ -289,7 +294,8 @@ fn entries(place: &RawValue) -> Result<Vec<(String, &RawValue)>> {
             let id = || Entry::read("", entry).map(|entry| entry.server_id()).ok();
             name.or_else(id).unwrap_or_else(|| index.to_string())
         };
-        let each = list.into_iter().enumerate().flat_map(|(index, entry)| match several(entry) {
+        let list = list.into_iter().enumerate().filter(|(_, entry)| !is_reference(entry));
+        let each = list.flat_map(|(index, entry)| match several(entry) {
             Some(pairs) => pairs,
             None => vec![(named((index, entry)), entry)],
         });

@@ -1,4 +1,5 @@
-//! The forms of files: JSON, JSON with comments and trailing commas, TOML and YAML, all read as JSON.
+//! The forms of files: JSON, JSON with comments and trailing commas, TOML, YAML, and the YAML in front of a Markdown text, all read as
+//! JSON.
 
 use std::borrow::Cow;
 
@@ -22,6 +23,11 @@ enum Form {
 pub fn json_of<'a>(text: &'a str, ending: Option<&str>) -> Result<Cow<'a, str>> {
     if text.trim().is_empty() {
         bail!("the file is empty");
+    }
+    if ending.is_some_and(|ending| MARKDOWN.iter().any(|known| ending.eq_ignore_ascii_case(known))) {
+        let front = front_matter(text)
+            .ok_or_else(|| anyhow!("the text has no YAML between two lines `---` in front of it"))?;
+        return json_of(front, Some("yaml"));
     }
     let form = form_of(text, ending);
     let strict = match serde_json::from_str::<&RawValue>(text) {
@@ -72,6 +78,24 @@ pub fn json_of<'a>(text: &'a str, ending: Option<&str>) -> Result<Cow<'a, str>> 
     })
 }
 
+/// Endings of the names of Markdown texts: agents and rules of clients are such.
+const MARKDOWN: [&str; 4] = ["md", "mdc", "mdx", "markdown"];
+
+/// The lines between the first, `---`, and the next of that kind. They keep their numbers, since the first opens a YAML document as well.
+fn front_matter(text: &str) -> Option<&str> {
+    let is_mark = |line: &str| line.trim_end() == "---";
+    let mut lines = text.split_inclusive('\n');
+    let first = lines.next().filter(|line| is_mark(line))?;
+    let mut end = first.len();
+    for line in lines {
+        if is_mark(line) {
+            return Some(&text[..end]);
+        }
+        end += line.len();
+    }
+    None
+}
+
 /// The form that a file's ending names, or else its first lines.
 fn form_of(text: &str, ending: Option<&str>) -> Option<Form> {
     let ending = ending.map(str::to_ascii_lowercase).unwrap_or_default();
@@ -112,9 +136,12 @@ fn place(text: &str, at: usize) -> String {
     format!(" at line {line} column {column}")
 }
 
-/// YAML, in which `y` and `on` are texts.
+/// YAML, in which `y` and `on` are texts. Several documents are a list of those that are not empty.
 fn yaml(text: &str) -> Result<Value, serde_saphyr::Error> {
-    serde_saphyr::from_str_with_options(text, serde_saphyr::options! { strict_booleans: true })
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let mut documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)?;
+    documents.retain(|document| !document.is_null());
+    Ok(if documents.len() > 1 { documents.into() } else { documents.pop().unwrap_or_default() })
 }
 
 /// JSON without what editors allow besides: comments and commas in front of a closing bracket become blanks, so that
@@ -182,6 +209,7 @@ mod tests {
             ("[a]\nb = \"c\"\nd = [1, 2.5]", r#"{"a":{"b":"c","d":[1,2.5]}}"#),
             ("a:\n  b: c\n  d: [1, true]\n", r#"{"a":{"b":"c","d":[1,true]}}"#),
             ("- a: 1\n", r#"[{"a":1}]"#),
+            ("a: 1\n---\n# nothing\n---\nb: on\n...\n", r#"[{"a":1},{"b":"on"}]"#),
         ] {
             let json = json_of(text, None).unwrap();
             if json == text {
@@ -193,6 +221,8 @@ mod tests {
         }
         let yaml = json_of("{a: b}", Some("yml")).unwrap();
         assert_eq!(yaml, r#"{"a":"b"}"#);
+        let agent = "---\r\nname: a\r\n---\r\n# Title\n---\n{ [";
+        assert_eq!(json_of(agent, Some("md")).unwrap(), r#"{"name":"a"}"#);
     }
 
     /// A broken file, the ending of its name, and what is said of it.
@@ -214,7 +244,10 @@ mod tests {
             ("a: [", "", "no YAML: "),
             ("a: 1\n b: 2\n", "", "line 2"),
             ("a:\n\tb: 2\n", "yml", "line 2"),
-            ("a: 1\n---\nb: 2\n", "yaml", "no YAML: multiple YAML documents detected at line 3 column 1"),
+            ("a: 1\n---\nb: [\n", "yaml", "no YAML: "),
+            ("# Title\n---\na: 1\n---\n", "md", "no YAML between two lines `---`"),
+            ("---\na: 1\n", "mdc", "no YAML between two lines `---`"),
+            ("---\na: 1\n b: 2\n---\n", "md", "line 3"),
             ("[m.a]\nb = 1\n[m.a]\nb = 2\n", "", "no TOML: duplicate key `a` at line 3 column 4"),
             ("a = 1\nb = \"s3cret\n", "", "at line 2 column"),
             ("[a\nb = 1\n", "toml", "no TOML: "),

@@ -61,6 +61,8 @@ fn input_file_kind_follows_its_content() {
             r#"{"mcpServers":{"a":{"url":"https://a.test/sse","httpUrl":"https://a.test/mcp"}}}"#,
             Ok("a=https://a.test/mcp"),
         ),
+        // An agent of Claude Code: a server, and one of another file.
+        (r#"{"name":"a","tools":["Read"],"mcpServers":["github",{"b":{"command":"x"}}]}"#, Ok("b=x")),
         // A list of mappings (plugins of Claude Code).
         (
             r#"{"mcpServers":[{"a":{"command":"x"},"b":{"command":"y"}},{"name":"c","command":"z"}]}"#,
