@@ -40,7 +40,7 @@ use blank::LineEnds;
 use header::Header;
 use spread::Spread;
 use utf16::{Decoded, Encoding};
-use value::ValueScan;
+use value::{Step, ValueScan};
 
 /// Bounds of what a stream may make grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -437,12 +437,46 @@ fn cut_again(frame: &[u8], sink: &mut impl FnMut(&[u8], Framing)) {
     for message in &within {
         sink(message, framing.unwrap_or(Framing::LineEnd));
     }
-    // What looks like the beginning of a value hides from a reader of values what others find on a line of its own.
-    lines_within(frame, &mut |line, framing| {
-        if !within.iter().any(|known| known == line) {
-            sink(line, framing);
+    // What looks like the beginning of a value hides from a reader of values what others find on a line of its own, or behind it.
+    let mut others: Vec<(Vec<u8>, Framing)> = Vec::new();
+    let mut add = |text: &[u8], framing| {
+        if !within.iter().chain(others.iter().map(|(known, _)| known)).any(|known| known == text) {
+            others.push((text.to_vec(), framing));
         }
-    });
+    };
+    lines_within(frame, &mut add);
+    if within.is_empty() {
+        behind_brackets(frame, &mut add);
+    }
+    for (message, framing) in &others {
+        sink(message, *framing);
+    }
+}
+
+/// Most braces without an end behind which messages are looked for. Each costs a look at all that follows.
+const MAX_UNCLOSED: usize = 4;
+
+/// Messages behind brackets that open nothing: colours of a terminal (`ESC [ 0 m`), log lines.
+fn behind_brackets(text: &[u8], sink: &mut impl FnMut(&[u8], Framing)) {
+    let mut rest = text.get(1..).unwrap_or_default();
+    let mut unclosed = 0;
+    while unclosed < MAX_UNCLOSED
+        && let Some(at) = memchr::memchr(b'{', rest)
+    {
+        let value = rest.get(at..).unwrap_or_default();
+        let end = match ValueScan::default().advance(value) {
+            Step::Closed(end) => end,
+            Step::More | Step::LineFeed(_) => {
+                unclosed += 1;
+                1
+            }
+        };
+        let (found, after) = value.split_at(end);
+        if scan::is_message(found) {
+            sink(found, Framing::TextBefore);
+        }
+        rest = after;
+    }
 }
 
 #[cfg(test)]

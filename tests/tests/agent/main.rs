@@ -25,6 +25,7 @@ mod loss;
 mod methods;
 mod metrics;
 mod namespaces;
+mod odd_answers;
 mod output;
 mod over_tls;
 mod profiles;

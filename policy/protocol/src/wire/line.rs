@@ -7,7 +7,7 @@ use super::header::{Header, HeaderLine};
 use super::scan;
 use super::spread::Spread;
 use super::value::{Step, ValueScan};
-use super::{BOM, Before, Cut, FrameCutter, Framing, State, lines_within};
+use super::{BOM, Before, Cut, FrameCutter, Framing, State, behind_brackets, lines_within};
 
 impl FrameCutter {
     pub(super) fn boundary(
@@ -162,11 +162,15 @@ impl FrameCutter {
             &held
         };
         let used = if before == Before::Text && !(matches!(step, Step::Closed(_)) && scan::is_message(text)) {
-            // It is text as well; but a reader to whom something other than LF ends a line may find a message in it.
-            lines_within(text, &mut |bytes, framing| {
+            // It is text as well; but a reader to whom something other than LF ends a line may find a message in it, or behind a brace.
+            let mut add = |bytes: &[u8], framing| {
                 sink(Cut::Frame { bytes, time });
                 sink(Cut::Ambiguous(framing));
-            });
+            };
+            lines_within(text, &mut add);
+            if let Step::LineFeed(_) = step {
+                behind_brackets(text, &mut add);
+            }
             self.note_sample(text);
             self.state = State::Junk { bytes: text.len() as u64, ends: LineEnds::default() };
             end

@@ -1,3 +1,5 @@
+mod within;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -257,33 +259,6 @@ fn frames_are_those_of_any_reader() {
             let (head, tail) = bytes.split_at(at);
             assert_eq!(cut_all(big, [head, tail]), expected, "{name}: split at {at}");
         }
-    }
-}
-
-#[test]
-fn messages_within_a_frame_are_found() {
-    let m = r#"{"id":1,"result":{}}"#;
-    let n = r#"{"id":2,"result":{}}"#;
-    // Name, the frame, whether it is JSON, what is found in it.
-    type Case<'a> = (&'a str, String, bool, Vec<(&'a str, Framing)>);
-    let cases: Vec<Case<'_>> = vec![
-        ("one message", m.into(), true, vec![]),
-        ("between CRs in a string", format!("{{\"a\":\"\r{m}\r\"}}"), true, vec![(m, Framing::LineEnd)]),
-        ("behind U+2028", format!("{{\"a\":\u{2028}{m}\u{2028}}}"), true, vec![(m, Framing::LineEnd)]),
-        ("no message", "{\"a\":\r{\"b\":1}\r}".into(), true, vec![]),
-        ("two joined", format!("{m}{n}"), false, vec![(m, Framing::Joined), (n, Framing::Joined)]),
-        ("text behind", format!("{m} done"), false, vec![(m, Framing::TextBehind)]),
-        ("text and CR before", format!("log\r{m}"), false, vec![(m, Framing::LineEnd)]),
-        ("log text", "[INFO] up".into(), false, vec![]),
-        ("no JSON", "{\"id\":1,}x".into(), false, vec![]),
-    ];
-    for (name, frame, is_json, expected) in cases {
-        let mut found = Vec::new();
-        messages_within(frame.as_bytes(), is_json, &mut |bytes, framing| {
-            found.push((String::from_utf8(bytes.to_vec()).unwrap(), framing));
-        });
-        let found: Vec<_> = found.iter().map(|(text, framing)| (text.as_str(), *framing)).collect();
-        assert_eq!(found, expected, "{name}");
     }
 }
 
