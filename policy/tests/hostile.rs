@@ -122,6 +122,8 @@ fn short(event: &Value) -> String {
 }
 
 fn cases() -> Vec<Case> {
+    // Here, and with every check there is.
+    let tools = if std::env::var_os("MCPWARDEN_TEST_FULL").is_none() { 100_000 } else { 300_000 };
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     let deep_object = format!("{}1{}", r#"{"a":"#.repeat(10_000), "}".repeat(10_000));
     let mib = "x".repeat(MIB);
@@ -204,14 +206,10 @@ fn cases() -> Vec<Case> {
             .raw(format!("Content-Length: 5\r\nContent-Length: 0\r\n\r\n{}\n", call("3", "1")))
             .says(&["tool_called t 1 allow", "tool_called t 2 allow", "tool_called t 3 allow"])
             .counts(&[("junk_bytes", 99)]),
-        Case::new("a list of 100,000 tools")
-            .list(&format!("[{}]", (0..100_000).map(|at| format!(r#"{{"name":"t{at}"}}"#)).collect::<Vec<_>>().join(",")))
+        Case::new("a list of more tools than are remembered")
+            .list(&format!("[{}]", (0..tools).map(|at| format!(r#"{{"name":"t{at}"}}"#)).collect::<Vec<_>>().join(",")))
             .says(&["capacity_exceeded", "tool_seen t new × 4096"])
-            .counts(&[("registry_items_refused", 95904)]),
-        Case::new("a list of 300,000 tools")
-            .list(&format!("[{}]", (0..300_000).map(|at| format!(r#"{{"name":"t{at}"}}"#)).collect::<Vec<_>>().join(",")))
-            .says(&["capacity_exceeded", "tool_seen t new × 4096"])
-            .counts(&[("registry_items_refused", 295904)]),
+            .counts(&[("registry_items_refused", tools - 4096)]),
         (0..200).fold(Case::new("a list whose next page is itself"), |case, _| {
             case.c2s(r#"{"jsonrpc":"2.0","id":9,"method":"tools/list","params":{"cursor":"x"}}"#)
                 .s2c(r#"{"jsonrpc":"2.0","id":9,"result":{"tools":[{"name":"t"}],"nextCursor":"x"}}"#)

@@ -208,12 +208,11 @@ fn service_reads_tls_with_its_capabilities() -> Result<()> {
         let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"}}}"#;
         let mut command = Command::new("curl");
         command.args(["-sk", &warm, "--next", "-sk", "-H", JSON, "--data", call, &url]).stdout(Stdio::null());
+        // It is answered once it was searched, whatever was found.
+        server.drive(&agent, &mut command)?;
         if is_read {
-            server.drive(&agent, &mut command)?;
             agent.wait_for("the call", |event| is(event, "mcp_tool_called"))?;
         } else {
-            server.answer_at_once()?;
-            ensure!(command.status()?.success());
             let unread = agent.wait_for("the reason", |event| is(event, "mcp_network_uninspected"))?;
             ensure!(unread["reason"].to_string().contains("CAP_CHECKPOINT_RESTORE"), "{unread:#}");
         }

@@ -203,7 +203,7 @@ fn executable_is_compared_as_a_file() -> Result<()> {
     Ok(())
 }
 
-/// A server that answers, and then runs another program in its place or beside it.
+/// A server that answers, and later runs another program in its place.
 #[test]
 fn later_program_loses_the_declared_identity() -> Result<()> {
     let programs = Programs::new(&[("client", "client"), ("benign-server", "other")])?;
@@ -212,7 +212,7 @@ fn later_program_loses_the_declared_identity() -> Result<()> {
     let script = format!(
         "read -r line; id=$(echo \"$line\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/'); \
          echo '{{\"jsonrpc\":\"2.0\",\"id\":'$id',\"result\":{{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{{}},\"serverInfo\":{{\"name\":\"x\",\"version\":\"1\"}}}}}}'; \
-         read -r line; exec -a calc {} --delay-ms 1",
+         read -r line; sleep 1; exec -a calc {} --delay-ms 1",
         programs.path("other")
     );
     let config = serde_json::json!({

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
 use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,6 +17,7 @@ use mcpwarden_tests::dns::NameServer;
 use mcpwarden_tests::listener::Listener;
 use mcpwarden_tests::patience::fewer;
 use mcpwarden_tests::peer::{self, NESTED, Peer, dial, initialize, server, wait_until};
+use mcpwarden_tests::places;
 use mcpwarden_tests::wiring::Wiring;
 use serde_json::{Value, json};
 
@@ -298,6 +300,45 @@ fn server_without_egress_cannot_connect() -> Result<()> {
             .wait_for("the attempt", |event| is(event, "mcp_server_egress") && event["action"] == "block")?;
         let found = json!([event["enforced"], event["severity"], event["server_id"]]);
         ensure!(found == json!([true, "high", "dialer"]), "{event}");
+        peer.close()?;
+        agent.stop()?;
+    }
+    Ok(())
+}
+
+/// The program is replaced or removed while the server runs, and another agent starts: it has the same rules.
+#[test]
+fn upgrade_of_the_executable_lifts_no_egress_rule() -> Result<()> {
+    let listener = Listener::start()?;
+    let to = listener.at(Ipv4Addr::LOCALHOST);
+    for (is_replaced, by) in
+        [(true, "executable"), (false, "executable"), (true, "command"), (false, "command")]
+    {
+        let directory = tempfile::tempdir()?;
+        let program = directory.path().join("dialer");
+        fs::copy(places::program("dialing-server"), &program)?;
+        let file = program.display();
+        let declared = if by == "executable" { format!(", executable: '{file}'") } else { String::new() };
+        let (_directory, config) = configured(&format!(
+            "servers: [{{ id: dialer, command: '{file}', egress: none{declared} }}]\nenforcement: {{ network: deny }}\n",
+        ))?;
+        let agent = Agent::start(&["--config", &config])?;
+        let mut peer = Peer::start(Wiring::Pipes, &mut Command::new(&program))?;
+        peer.ask(&initialize(1))?;
+        agent.connection_of_server(peer.pid())?;
+        let what = format!("{by}, replaced: {is_replaced}");
+        ensure!(dial(&mut peer, 2, "server", to)? == "Denied", "{what}: before");
+        agent.stop()?;
+        fs::remove_file(&program)?;
+        if is_replaced {
+            fs::copy(places::program("echo-server"), &program)?;
+        }
+        let agent = Agent::start(&["--config", &config])?;
+        let started = agent
+            .wait_for("the server", |event| is(event, "mcp_server_started") && event["pid"] == peer.pid())?;
+        ensure!(started["server_id"] == "dialer", "{what}: {started}");
+        let there = dial(&mut peer, 3, "server", to)?;
+        ensure!(there == "Denied", "{what}: {there}");
         peer.close()?;
         agent.stop()?;
     }

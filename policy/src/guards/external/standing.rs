@@ -197,10 +197,14 @@ mod tests {
     #[test]
     fn largest_group_gives_up_its_oldest() {
         let mut denials = StandingDenials::default();
-        denials.add(denial(Some("a"), 1, None));
-        for number in 0..MOST + 10 {
+        for number in 0..MOST - MOST_OF_SERVER {
+            denials.add(denial(Some(&format!("server {}", number / 200)), number, None));
+        }
+        for number in 0..MOST_OF_SERVER + 10 {
             denials.add(denial(None, number, None));
         }
-        assert_eq!((denials.count(), denials.counters()[1].1, of(&denials, "a").len()), (MOST, 11, 1));
+        let kept = of(&denials, "server 0").len();
+        // Those about no server are the most: they lose.
+        assert_eq!((denials.count(), denials.counters()[1].1, kept), (MOST, 10, 200));
     }
 }
