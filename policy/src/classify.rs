@@ -178,7 +178,7 @@ impl Classifier {
     pub fn classify<'a>(&self, server: &str, tool: impl Into<Told<'a>>) -> Classification {
         let Told { name, description, annotations } = tool.into();
         let given = self.given(server, name);
-        let (name, description) = (folded(name), folded(description));
+        let (name, description) = (folded(cut(name)), folded(cut(description)));
         let (name, description) = arithmetic::calculated(&name, &description);
         let mut acts = name::acts(&name);
         let (told, wishes) = sentence::acts(&description);
@@ -295,6 +295,14 @@ fn for_each_word(text: &str, mut each: impl FnMut(&str)) {
         }
     }
     flush(&word, &mut length);
+}
+
+/// Most bytes of a name or a description that are read: what a tool does is said in the first sentences, and the longest take as long as the
+/// inspection of a message.
+const MAX_BYTES: usize = 64 << 10;
+
+fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_BYTES)).unwrap_or(text)
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub struct CallOptions {
     #[arg(long)]
     pub dry_run: bool,
     /// Time limit for the server to start and to list its tools, and again for its answer. Without it, 30s for the first, and
-    /// for the answer `timeout_ms` of the server's declaration, or 60s.
+    /// for the answer `timeout_ms` of the server's declaration.
     #[arg(long, value_name = "DURATION")]
     pub timeout: Option<Period>,
     /// Hide the standard error of the server.

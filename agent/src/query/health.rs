@@ -50,7 +50,7 @@ pub struct Lately {
     pub answers: u64,
     /// Answers that say that they are errors.
     pub errors: u64,
-    /// Requests unanswered for longer than the server may take (`timeout_ms` of its declaration).
+    /// Requests unanswered for longer than the server may take (`timeout_ms`).
     pub timed_out: u64,
     /// Ends that no client brought about.
     pub crashes: u64,

@@ -98,13 +98,14 @@ pub struct Server {
     /// `sha256:` and 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_fingerprint: Option<Fingerprint>,
-    /// The time after which a request without an answer is an event. Milliseconds. Without this key, there is no such
-    /// event. Suggested values: 5000 for a server that answers by itself, 30000 for a server that calls others over the
-    /// network, several minutes for a server that builds or searches. `mcpwarden call` waits so long for an answer. Example:
-    /// `5000`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The time after which a request without an answer is an event, unless the server waits for an answer of its client by
+    /// then. Milliseconds; the default, which also applies to undeclared servers, is the time after which the official
+    /// TypeScript client gives up. Suggested values: 5000 for a server that answers by itself, 30000 for a server that
+    /// calls others over the network, several minutes for a server that builds or searches. `mcpwarden call` waits so long
+    /// for an answer.
+    #[serde(default = "minute")]
     #[schemars(range(min = 1, max = 86_400_000))]
-    pub timeout_ms: Option<u32>,
+    pub timeout_ms: u32,
     /// Globs on the only tools of the server that clients may call. With an empty list, clients may call all tools.
     /// Example: `["read_*"]`.
     #[serde(default)]
@@ -130,6 +131,13 @@ pub struct Server {
 fn yes() -> bool {
     true
 }
+
+fn minute() -> u32 {
+    DEFAULT_TIMEOUT_MS
+}
+
+/// `servers[].timeout_ms` of a server that has none: a minute (`DEFAULT_REQUEST_TIMEOUT_MSEC` of the TypeScript SDK).
+pub const DEFAULT_TIMEOUT_MS: u32 = 60_000;
 
 fn ten() -> u32 {
     10

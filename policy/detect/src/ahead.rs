@@ -17,6 +17,9 @@ use super::{DefinitionCache, Detector, Inspection, Known, ToolNames};
 /// Most bytes of a message that are inspected beside what was inspected ahead.
 const BESIDE_BYTES: usize = 256 << 10;
 
+/// Most bytes of a message that are inspected of which nothing was ahead: others wait meanwhile.
+const GIVEN_UP_BYTES: usize = 32 << 10;
+
 /// Most definitions of which all is kept that is known: those that a server's registry has room for. Of the others it is kept
 /// that nothing was found, or what was.
 const KEPT_DEFINITIONS: usize = 4_096;
@@ -66,6 +69,11 @@ impl Ahead {
             harmless: HashSet::new(),
             left: AtomicUsize::new(BESIDE_BYTES),
         }
+    }
+
+    /// Nothing of such a message, and nothing will be.
+    pub fn given_up(length: usize) -> Self {
+        Self { left: AtomicUsize::new(GIVEN_UP_BYTES), ..Self::of(length) }
     }
 
     /// Inspects a text of the message. `tools`: the names of the session's tools, for results.

@@ -182,8 +182,8 @@ pub struct ToolResult {
     pub decided: Decided,
 }
 
-/// A request is unanswered for longer than the `timeout_ms` of its declared server. The agent reports this once, and
-/// continues to wait for the answer.
+/// A request is unanswered for longer than the `timeout_ms` of its server: the server does not answer, or its client takes
+/// something for an answer that the agent does not. The agent reports this once, and continues to wait for the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestTimedOut {
     /// The id of the request, as it was sent.

@@ -27,6 +27,15 @@ pub(super) enum Asked {
 }
 
 impl Asked {
+    /// Whether an answer to the other says as much as one to this: a call of the same tool, or the same method.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Call { tool_name }, Self::Call { tool_name: other }) => tool_name == other,
+            (Self::Call { .. }, _) | (_, Self::Call { .. }) => false,
+            _ => self.method() == other.method(),
+        }
+    }
+
     /// Memory that it takes beside itself, about.
     pub(super) fn heap_bytes(&self) -> usize {
         match self {

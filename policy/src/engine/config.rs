@@ -119,10 +119,10 @@ impl Default for EngineLimits {
             opening_frames: 8,
             start_wait: Duration::from_secs(2),
             exit_linger: Duration::from_secs(1),
-            // The slowest texts are inspected at 20 MB/s.
-            frame_at_once: 256 << 10,
-            waiting_bytes: 128 << 20,
-            waiting_bytes_per_user: 64 << 20,
+            // The slowest texts are inspected at 5 MB/s: 7 ms, in which nobody else gets a turn.
+            frame_at_once: 32 << 10,
+            waiting_bytes: 64 << 20,
+            waiting_bytes_per_user: 32 << 20,
             inspections: 2,
         }
     }

@@ -97,8 +97,21 @@ impl Exchange {
                 && seen.direction == Direction::ClientToServer,
             cancelled: false,
             answer: None,
+            others: Vec::new(),
         };
         let requests = connection.requests(seen.direction);
+        if seen.reading.is_other && requests.knows(&key) {
+            let attempt = match &call {
+                Some(call) => {
+                    ev.report_call(cx, seen.connection, &[seen.connection], seen, (message, id, call))
+                }
+                None => ev.report_request(cx, seen.connection, seen, message),
+            };
+            if let Some(connection) = cx.connections.get_mut(seen.connection) {
+                connection.requests(seen.direction).add_other(&key, Open { attempt, ..open });
+            }
+            return;
+        }
         let (reused, evicted) = requests.insert(key.clone(), open, limit);
         let early = requests.take_early(&key).map(|early| (key.clone(), early));
         cx.reporter.counters.id_reused += u64::from(reused.is_some());
@@ -196,8 +209,8 @@ impl Exchange {
                 ev.search_unmatched(cx, seen, message);
                 return cx.report_message(seen.connection, seen, message);
             }
-            let is_again =
-                asking == Direction::ClientToServer && self.answer_again(ev, cx, seen, message, &key);
+            let is_told_again = asking == Direction::ClientToServer || seen.reading.is_other;
+            let is_again = is_told_again && self.answer_again(ev, cx, seen, message, &key);
             return self.keep_early(ev, cx, seen, message, (key, is_again));
         };
         let held = connection.requests(asking).get_mut(&found).map(|open| open.role);
@@ -210,6 +223,9 @@ impl Exchange {
         let Some(mut open) = open else { return };
         open.answer = Some(AnswerSeen::of(message, found == key, seen.reading));
         timeouts::closed(ev, cx.connections, seen.connection);
+        if asking == Direction::ServerToClient {
+            timeouts::answered(ev, cx, seen.connection, seen.time);
+        }
         if let (Direction::ClientToServer, Kind::Response { result, .. }) = (asking, &message.kind) {
             eras::answered(ev, cx, seen, (message, result), &open);
         }
@@ -223,11 +239,13 @@ impl Exchange {
             Role::Own | Role::Copied | Role::Held(_) => {
                 if let Some(scope) = cx.connections.scope(seen.connection) {
                     ev.report_answer(cx, &scope, seen, message, open.answered());
+                    for other in &open.others {
+                        ev.report_answer(cx, &scope, seen, message, other.answered());
+                    }
                 }
             }
         }
-        let connection = cx.connections.get_mut(seen.connection);
-        if let Some(connection) = connection.filter(|_| asking == Direction::ClientToServer) {
+        if let Some(connection) = cx.connections.get_mut(seen.connection) {
             connection.requests(asking).keep_answered(found, open);
         }
     }
@@ -269,7 +287,7 @@ impl Exchange {
         let Some(connection) = cx.connections.get_mut(seen.connection) else { return false };
         let requests = connection.requests(seen.direction.reversed());
         let Some((key, open)) = requests.take_answered(key) else { return false };
-        cx.reporter.counters.repeated_responses += 1;
+        cx.reporter.counters.repeated_responses += u64::from(!seen.reading.is_other);
         let answer = AnswerSeen::of(message, true, seen.reading);
         let is_taken = open.answer.is_some_and(|first| first.is_taken);
         let earlier = if is_taken { Earlier::Taken } else { Earlier::Uncertain };
@@ -311,6 +329,11 @@ impl Exchange {
         }
         cx.reporter.counters.early_responses += 1;
         cx.timers.set(until, Due::Early(seen.connection, seen.direction));
+        loop {
+            let Some(connection) = cx.connections.get_mut(seen.connection) else { return };
+            let Some(first) = connection.requests(seen.direction.reversed()).crowded_early() else { return };
+            give_up(ev, cx, Seen { bytes: first.bytes, time: first.time, ..seen }, &first);
+        }
     }
 
     /// Gives up answers whose requests did not come until `now`.
@@ -325,17 +348,7 @@ impl Exchange {
         loop {
             let Some(connection) = cx.connections.get_mut(id) else { return };
             let Some(first) = connection.requests(direction.reversed()).overdue_early(now) else { return };
-            cx.reporter.counters.unmatched_responses += 1;
-            let mut scratch = String::new();
-            if let Ok(parsed) = protocol::parse(first.raw.as_bytes(), &mut scratch) {
-                let seen = Seen::new(id, direction, first.bytes, first.time, now);
-                for message in &parsed.messages {
-                    if !first.is_again {
-                        cx.ahead(first.ahead.clone(), |cx| ev.search_unmatched(cx, seen, message));
-                    }
-                    cx.report_message(id, seen, message);
-                }
-            }
+            give_up(ev, cx, Seen::new(id, direction, first.bytes, first.time, now), &first);
         }
     }
 
@@ -414,5 +427,18 @@ pub(super) fn asked_the_same(relay: &mut Connection, fingerprint: &Fingerprint, 
     match relay.first_words() {
         Some(words) => relay.since >= since && fingerprint::of_frame(words).as_ref() == Some(fingerprint),
         None => relay.requests(Direction::ClientToServer).own_like(fingerprint, since).is_some(),
+    }
+}
+
+/// Takes an answer whose request did not come for one to nothing.
+fn give_up(ev: &mut Evaluator, cx: &mut Context<'_>, seen: Seen<'_>, early: &Early) {
+    cx.reporter.counters.unmatched_responses += 1;
+    let mut scratch = String::new();
+    let Ok(parsed) = protocol::parse(early.raw.as_bytes(), &mut scratch) else { return };
+    for message in &parsed.messages {
+        if !early.is_again {
+            cx.ahead(early.ahead.clone(), |cx| ev.search_unmatched(cx, seen, message));
+        }
+        cx.report_message(seen.connection, seen, message);
     }
 }

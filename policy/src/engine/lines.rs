@@ -257,14 +257,16 @@ impl Lines {
         ready.min_by_key(|(number, ..)| *number).map(|(_, id, _)| id)
     }
 
-    /// The connection whose first input is to be inspected next: of the user with the fewest that are being inspected, the oldest.
-    pub(super) fn next_long(&self) -> Option<ConnectionId> {
+    /// The connection whose first input is to be inspected next: of the user with the fewest that are being inspected, the oldest. `most`:
+    /// of one user at once.
+    pub(super) fn next_long(&self, most: usize) -> Option<ConnectionId> {
         let user = |id: &ConnectionId| self.lines.get(id).map(|line| line.whose.user);
         let running =
             |id: &ConnectionId| self.running.values().filter(|other| user(other) == user(id)).count();
         let is_idle = |id: &ConnectionId| self.lines.get(id).is_some_and(|line| line.inspection.is_none());
         let long = self.heads().filter(|(_, id, is_long)| *is_long && is_idle(id));
-        long.min_by_key(|(number, id, _)| (running(id), *number)).map(|(_, id, _)| id)
+        let next = long.map(|(number, id, _)| (running(&id), number, id)).min();
+        next.filter(|(running, ..)| *running < most).map(|(.., id)| id)
     }
 
     /// The first input of a connection, and whose it is.

@@ -42,7 +42,12 @@ pub(super) struct Open {
     pub(super) cancelled: bool,
     /// Its first answer.
     pub(super) answer: Option<AnswerSeen>,
+    /// What other readers take it for: its answer is the answer to each of them.
+    pub(super) others: Vec<Self>,
 }
+
+/// Most of those.
+const MAX_OTHERS: usize = 3;
 
 /// What is kept of an answer, in case another one comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +110,7 @@ impl Open {
             + self.spoken.heap_bytes()
             + self.attempt.heap_bytes()
             + trace
+            + self.others.iter().map(|other| other.bytes(key)).sum::<usize>()
     }
 }
 
@@ -154,6 +160,10 @@ pub(super) struct Early {
     pub(super) is_again: bool,
 }
 
+/// Most bytes of answers without a request that are still to be inspected: the connection may end, and nobody else gets a turn while they
+/// are. More than a pipe full of requests is answered with by most servers.
+const MAX_EARLY_BYTES: usize = 1 << 20;
+
 /// Most requests that are remembered as answered: a client that drops an answer takes the next one with the same id. That
 /// of an older one is an answer to nothing, and counted as such.
 const ANSWERED: usize = 64;
@@ -167,6 +177,8 @@ pub(super) struct Pairing {
     /// In order of arrival; what is no longer open is skipped.
     order: VecDeque<(u64, IdKey)>,
     early: VecDeque<Early>,
+    /// Bytes of those that are still to be inspected.
+    early_bytes: usize,
     bytes: usize,
     /// How many of those that are open nobody waits for.
     unawaited: usize,
@@ -178,6 +190,11 @@ impl Early {
     fn bytes(&self) -> usize {
         let ahead = self.ahead.as_ref().map_or(0, |ahead| ahead.bytes());
         size_of::<Self>() + self.raw.len() + self.key.heap_bytes() + ahead
+    }
+
+    /// Bytes of it that are to be inspected if its request does not come.
+    fn uninspected(&self) -> usize {
+        if self.ahead.is_some() || self.is_again { 0 } else { self.raw.len() }
     }
 }
 
@@ -251,6 +268,20 @@ impl Pairing {
             self.order.retain(|(seq, key)| open.get(key).is_some_and(|open| open.seq == *seq));
         }
         (reused, evicted)
+    }
+
+    /// Whether a request with this id is open, or was answered a moment ago.
+    pub(super) fn knows(&self, key: &IdKey) -> bool {
+        self.open.contains_key(key) || self.answered.iter().any(|(of, _)| of == key)
+    }
+
+    /// Remembers what another reader takes an open request for.
+    pub(super) fn add_other(&mut self, key: &IdKey, other: Open) {
+        let is_more = |open: &Open| !open.asked.is_like(&other.asked) && open.others.len() < MAX_OTHERS;
+        if let Some(open) = self.open.get_mut(key).filter(|open| is_more(open)) {
+            self.bytes += other.bytes(key);
+            open.others.push(other);
+        }
     }
 
     /// Gives up the request that is open for longest.
@@ -346,8 +377,7 @@ impl Pairing {
         }
         let found = |early: &Early| early.key == *key || early.key.of_other_type().as_ref() == Some(key);
         let early = self.early.iter().position(found).and_then(|at| self.early.remove(at))?;
-        self.bytes -= early.bytes();
-        Some(early)
+        Some(self.taken(early))
     }
 
     /// Keeps an answer until its request comes, of at most `limit`. Whether there was room.
@@ -356,6 +386,7 @@ impl Pairing {
             return false;
         }
         self.bytes += early.bytes();
+        self.early_bytes += early.uninspected();
         self.early.push_back(early);
         true
     }
@@ -363,6 +394,7 @@ impl Pairing {
     /// Keeps an answer that was taken, until its request is reported.
     pub(super) fn put_early_back(&mut self, early: Early) {
         self.bytes += early.bytes();
+        self.early_bytes += early.uninspected();
         // Where it was in time: those that are overdue first are the first.
         let at = self.early.partition_point(|other| other.until <= early.until);
         self.early.insert(at, early);
@@ -371,8 +403,21 @@ impl Pairing {
     /// The next answer whose request did not come until `now`.
     pub(super) fn overdue_early(&mut self, now: Timestamp) -> Option<Early> {
         let early = self.early.pop_front_if(|early| early.until <= now)?;
+        Some(self.taken(early))
+    }
+
+    /// The oldest, where more waits to be inspected than may be at once.
+    pub(super) fn crowded_early(&mut self) -> Option<Early> {
+        let is_crowded = self.early_bytes > MAX_EARLY_BYTES;
+        let early = is_crowded.then(|| self.early.pop_front()).flatten()?;
+        Some(self.taken(early))
+    }
+
+    /// An answer waits no more.
+    fn taken(&mut self, early: Early) -> Early {
         self.bytes -= early.bytes();
-        Some(early)
+        self.early_bytes -= early.uninspected();
+        early
     }
 
     /// Everything that is open, for the end of a connection.

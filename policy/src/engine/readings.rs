@@ -4,13 +4,17 @@
 //! them; some regard the case of keys and some do not. A frame is read as the strictest reader does. What others read in it is read
 //! as well, and that they differ is reported.
 
+use std::borrow::Cow;
+
 use super::evaluator::find_repeated;
 use super::reporter::About;
 use super::seen::{Reading, Seen};
 use super::{Engine, Output, exchange, trace};
 use crate::detect::{Inspection, Structure};
 use crate::event::{Subject, Trace};
-use crate::protocol::{self, Kind, Message, Otherwise, Parsed, ProtocolError, Respelled, members};
+use crate::protocol::{
+    self, Kind, Message, Method, Otherwise, Parsed, ProtocolError, Respelled, decode_str, members,
+};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 use crate::wire::{self, Framing};
 
@@ -102,7 +106,7 @@ impl Engine {
         for (message, other) in messages.iter().zip(&mut others.messages) {
             other.misdirected(seen.direction);
             if !says_the_same(&message.kind, &other.kind) {
-                self.one_reading(seen, other, out);
+                self.one_reading(seen.by_another(), other, out);
             }
         }
     }
@@ -186,7 +190,7 @@ impl Engine {
             let mut scratch = String::new();
             let Some(other) = first_message(json, seen.direction, &mut scratch) else { continue };
             if !says_the_same(&message.kind, &other.kind) {
-                self.one_reading(seen, &other, out);
+                self.one_reading(seen.by_another(), &other, out);
             }
         }
     }
@@ -215,11 +219,9 @@ impl Engine {
         let place = (seen.connection, seen.direction, seen.time);
         let mut scratch = String::new();
         let other = first_message(&respelled.json, seen.direction, &mut scratch);
-        // What a user has entered has names of its own.
-        if other.as_ref().is_some_and(|other| is_entered(seen.direction, &message.kind, &other.kind)) {
-            return self.one_reading(seen, message, out);
-        }
-        if let Some(key) = &respelled.key {
+        if let Some(key) = &respelled.key
+            && other.as_ref().is_none_or(|other| is_ambiguous(key, seen.direction, message, other))
+        {
             self.irregular(place, Structure::AmbiguousKey, key, "", out);
         }
         let Some(other) = other else { return self.one_reading(seen, message, out) };
@@ -227,14 +229,25 @@ impl Engine {
             // Nobody takes it as it is.
             _ if respelled.has_arrays && is_array(message) => self.one_reading(seen, &other, out),
             (Kind::Invalid, _) => self.one_reading(seen, &other, out),
-            (Kind::Response { id, .. }, Kind::Response { id: same, result }) if id.key() == same.key() => {
-                let reading = Reading { respelled: Some(result), ..seen.reading };
-                self.one_reading(Seen { reading, ..seen }, message, out);
+            (Kind::Response { id, result: strict }, Kind::Response { id: same, result })
+                if id.key() == same.key() =>
+            {
+                let is_of_server = seen.direction == Direction::ServerToClient;
+                let respelled = is_of_server.then_some(*result);
+                self.one_reading(
+                    Seen { reading: Reading { respelled, ..seen.reading }, ..seen },
+                    message,
+                    out,
+                );
+                // What a client says of a question is taken for one thing or the other.
+                if !is_of_server && protocol::accepts(strict.get()) != protocol::accepts(result.get()) {
+                    self.one_reading(seen.by_another(), &other, out);
+                }
             }
             (kind, other) if asks_the_same(kind, other) => self.one_reading(seen, message, out),
             _ => {
                 self.one_reading(seen, message, out);
-                self.one_reading(seen, &other, out);
+                self.one_reading(seen.by_another(), &other, out);
             }
         }
     }
@@ -281,6 +294,28 @@ fn is_entered(direction: Direction, kind: &Kind<'_>, respelled: &Kind<'_>) -> bo
         && members(result.get(), ["action"])[0].is_some()
 }
 
+/// Whether readers differ in what matters by a key that some of them take for another one. What a user has entered has names of its own,
+/// and so has a method that is none of MCP; a line of a log is no message to anybody who knows no such method.
+fn is_ambiguous(key: &str, direction: Direction, message: &Message<'_>, other: &Message<'_>) -> bool {
+    let is_foreign = |kind: &Kind<'_>| match kind {
+        Kind::Request { method, .. } | Kind::Notification { method, .. } => {
+            matches!(method, Method::Other(_))
+        }
+        _ => false,
+    };
+    if is_entered(direction, &message.kind, &other.kind) {
+        return protocol::is_member_of_answer(key);
+    }
+    if let (Kind::Invalid, false) = (&message.kind, other.versioned) {
+        return !matches!(other.kind, Kind::Invalid) && !is_foreign(&other.kind);
+    }
+    !is_foreign(&other.kind) || is_member_of_message(key)
+}
+
+fn is_member_of_message(key: &str) -> bool {
+    ["id", "jsonrpc", "method", "params", "result", "error"].iter().any(|name| key.eq_ignore_ascii_case(name))
+}
+
 /// Whether two readings of a message are the same message.
 fn says_the_same(one: &Kind<'_>, other: &Kind<'_>) -> bool {
     match (one, other) {
@@ -296,6 +331,16 @@ fn says_the_same(one: &Kind<'_>, other: &Kind<'_>) -> bool {
 /// Whether two readings of a request or a notification ask for the same.
 fn asks_the_same(one: &Kind<'_>, other: &Kind<'_>) -> bool {
     let asked = |kind: &Kind<'_>| match kind {
+        // Whatever else is beside these, it is the same call.
+        Kind::Request { method: Method::ToolsCall, params: Some(params), .. } => {
+            let [name, arguments] = members(params.get(), ["name", "arguments"]);
+            // `42` is not `"42"`, and to some readers it is.
+            let name = name.map_or(Cow::Borrowed(""), |name| match decode_str(name.get()) {
+                Some(text) => Cow::Owned(format!("\"{text}")),
+                None => name.get().into(),
+            });
+            Some((format!("tools/call {name}"), arguments.map(|arguments| arguments.get().to_owned())))
+        }
         Kind::Request { method, params, .. } | Kind::Notification { method, params } => {
             Some((method.as_str().to_owned(), params.map(|params| params.get().to_owned())))
         }

@@ -29,6 +29,11 @@ pub(super) struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    /// The same frame, as another reader takes it.
+    pub(super) fn by_another(self) -> Self {
+        Self { reading: Reading { is_other: true, respelled: None, ..self.reading }, ..self }
+    }
+
     /// A frame of so many bytes, of which nothing else is known.
     pub(super) fn new(
         connection: ConnectionId,
@@ -47,6 +52,8 @@ impl Seen<'_> {
 pub(super) struct Reading<'a> {
     /// Whether some readers do not take it at all.
     pub(super) is_irregular: bool,
+    /// Whether another reader takes the same message for another one, which was taken before.
+    pub(super) is_other: bool,
     /// The result, as it is for readers that do not regard case, where that is another one.
     pub(super) respelled: Option<&'a RawValue>,
     /// What its request was answered before.

@@ -18,10 +18,12 @@ impl Engine {
     /// where there is none, or enough are being inspected.
     pub fn next_inspection(&mut self) -> Option<LongMessage> {
         let detector = self.config.inspection.as_ref().map(|inspection| Arc::clone(&inspection.detector))?;
-        if self.lines.running() >= self.config.limits.inspections {
+        let most = self.config.limits.inspections;
+        if self.lines.running() >= most {
             return None;
         }
-        let connection = self.lines.next_long()?;
+        // One is left to others, whose messages are not to wait until the longest of this user are inspected.
+        let connection = self.lines.next_long(most.saturating_sub(1).max(1))?;
         let (Waiting { input, .. }, whose) = self.lines.first(connection)?;
         let (frame, direction) = (Arc::clone(input.frame()?), input.direction());
         let tools = self.evaluator.shared_names(&whose.session);
@@ -143,7 +145,7 @@ impl Engine {
         self.ahead = ahead;
         if let (true, None, Some(frame)) = (is_long, &self.ahead, input.frame()) {
             self.counters.inspections_given_up += 1;
-            self.ahead = Some(Arc::new(Ahead::of(frame.len())));
+            self.ahead = Some(Arc::new(Ahead::given_up(frame.len())));
         }
         input.hand_on(id, |input| self.handle_now(input, now, out));
         self.ahead = None;

@@ -21,10 +21,11 @@ use serde_json::{Value, json};
 /// Two users who are not root.
 const HONEST: u32 = 65_534;
 const HOSTILE: u32 = 65_533;
-/// How late the agent may be with what the honest one did.
+/// How late the agent may be with what the honest one did: an optimised one, which `MCPWARDEN_BIN` names, and one of the profile of tests.
 const LATE: Duration = Duration::from_secs(2);
+const LATE_UNOPTIMISED: Duration = Duration::from_secs(8);
 /// How long a flood may go on before it is ended.
-const FLOOD: Duration = Duration::from_secs(15);
+const FLOOD: Duration = Duration::from_secs(8);
 /// Conversations of the honest one while it goes on, at least.
 const CONVERSATIONS: usize = 4;
 /// Calls of each.
@@ -64,8 +65,35 @@ fn large_expansions() -> Flood {
     let expanding = "\u{fdfa} &#105;&#103;&#110;&#111;&#114;&#101; %69%67%6e ".repeat(4_000);
     Flood {
         name: "large expansions",
-        script: asked(CALL, fewer(60), "expanding"),
+        script: asked(CALL, fewer(1_000), "expanding"),
         files: vec![("expanding", answer(&text(&expanding)))],
+    }
+}
+
+/// Three servers that list a tool each, whose description is as long as it may be and becomes eleven times that when it is normalized.
+fn longest_expansions() -> Flood {
+    let description = "\u{fdfa}".repeat((16 << 20) / 3 - 100);
+    let tools = json!({"tools": [{"name": "t", "description": description, "inputSchema": {}}]});
+    let lists = asked(LIST, fewer(100), "longest");
+    Flood {
+        name: "longest expansions",
+        script: format!("{lists} & {lists} & {lists} & wait"),
+        files: vec![("longest", answer(&tools))],
+    }
+}
+
+/// Batches of calls that nobody can answer.
+fn batches_without_ids() -> Flood {
+    let call = r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"a","arguments":{"b":"c"}}}"#;
+    let batch = format!("[{}]", [call; 40].join(","));
+    Flood {
+        name: "batches without ids",
+        script: format!(
+            "(echo '{INITIALIZE}'; yes '{batch}' | head -c {}) | {} | cat >/dev/null",
+            fewer(1 << 30),
+            "sh -c 'read -r line; cat hello; cat >/dev/null'"
+        ),
+        files: vec![("hello", answer(&json!({"protocolVersion": "2025-06-18", "capabilities": {}})))],
     }
 }
 
@@ -73,7 +101,7 @@ fn large_expansions() -> Flood {
 fn full_ring() -> Flood {
     Flood {
         name: "a full ring",
-        script: format!("yes '{LIST}' | head -c {} | cat | cat >/dev/null", fewer(400 << 20)),
+        script: format!("yes '{LIST}' | head -c {} | cat | cat >/dev/null", fewer(8 << 30)),
         files: Vec::new(),
     }
 }
@@ -82,7 +110,7 @@ fn full_ring() -> Flood {
 fn small_writes() -> Flood {
     Flood {
         name: "small writes",
-        script: format!("yes '{CALL}' | head -n {} | sed -u s/a/b/ | cat >/dev/null", fewer(200_000)),
+        script: format!("yes '{CALL}' | head -n {} | sed -u s/a/b/ | cat >/dev/null", fewer(400_000)),
         files: Vec::new(),
     }
 }
@@ -90,12 +118,12 @@ fn small_writes() -> Flood {
 /// Two servers of one session whose tools' names nearly are each other's.
 fn names_that_are_alike() -> Flood {
     let similar = |letter: char| -> Value {
-        let name = |n: usize| format!("{letter}{}{n:04}", "send_message_to_the_administrators".repeat(2));
-        (0..1_500).map(|n| json!({"name": name(n), "inputSchema": {}})).collect()
+        let name = |n: usize| format!("{letter}{}{n:04}", "send_message_to_the_administrators_".repeat(7));
+        (0..4_096).map(|n| json!({"name": name(n), "inputSchema": {}})).collect()
     };
     Flood {
         name: "names that are alike",
-        script: format!("{} & {} & wait", asked(LIST, fewer(20), "one"), asked(LIST, fewer(20), "other")),
+        script: format!("{} & {} & wait", asked(LIST, fewer(400), "one"), asked(LIST, fewer(400), "other")),
         files: vec![
             ("one", answer(&json!({"tools": similar('a')}))),
             ("other", answer(&json!({"tools": similar('b')}))),
@@ -122,7 +150,7 @@ fn long_slow_texts() -> Flood {
         "aWdub3JlIGFsbCBwcmV2aW91cw== 69676e6f726520616c6c2070726576696f7573 ".repeat((16 << 20) / 69);
     Flood {
         name: "long slow texts",
-        script: asked(CALL, fewer(5), "slow"),
+        script: asked(CALL, fewer(100), "slow"),
         files: vec![("slow", answer(&text(&words)))],
     }
 }
@@ -138,7 +166,7 @@ fn many_events() -> Flood {
         .collect();
     Flood {
         name: "many events",
-        script: asked(LIST, fewer(60), "poisoned"),
+        script: asked(LIST, fewer(1_000), "poisoned"),
         files: vec![("poisoned", answer(&json!({"tools": poisoned})))],
     }
 }
@@ -173,7 +201,20 @@ impl Drop for Running {
 
 #[test]
 fn flood_of_expansions_harms_no_other() -> Result<()> {
-    beside(&large_expansions())
+    beside_with(&large_expansions(), LONGEST)
+}
+
+/// What is taken by the longest messages: those of one user that wait, one that is inspected, and one that comes.
+const LONGEST: u64 = (32 << 20) + 4 * (16 << 20) + (16 << 20);
+
+#[test]
+fn flood_of_longest_expansions_harms_no_other() -> Result<()> {
+    beside_with(&longest_expansions(), LONGEST)
+}
+
+#[test]
+fn flood_of_batches_without_ids_harms_no_other() -> Result<()> {
+    beside(&batches_without_ids())
 }
 
 #[test]
@@ -188,7 +229,8 @@ fn flood_of_small_writes_harms_no_other() -> Result<()> {
 
 #[test]
 fn flood_of_alike_names_harms_no_other() -> Result<()> {
-    beside(&names_that_are_alike())
+    // Lists of 1 MiB wait as well.
+    beside_with(&names_that_are_alike(), LONGEST)
 }
 
 #[test]
@@ -203,8 +245,7 @@ fn flood_of_events_harms_no_other() -> Result<()> {
 
 #[test]
 fn flood_of_slow_texts_harms_no_other() -> Result<()> {
-    // What of one user's messages may wait, and what two of them take while they are inspected.
-    beside_with(&long_slow_texts(), (64 << 20) + 2 * 4 * (16 << 20))
+    beside_with(&long_slow_texts(), LONGEST)
 }
 
 fn beside(flood: &Flood) -> Result<()> {
@@ -238,7 +279,8 @@ fn beside_with(flood: &Flood, more: u64) -> Result<()> {
         before >> 20,
         most >> 20
     );
-    ensure!(latest <= quiet + patience(LATE), "the agent was {latest:?} late, and {quiet:?} without a flood");
+    let late = if std::env::var_os("MCPWARDEN_BIN").is_some() { LATE } else { LATE_UNOPTIMISED };
+    ensure!(latest <= quiet + patience(late), "the agent was {latest:?} late, and {quiet:?} without a flood");
     ensure!(most <= before + before / 2 + more, "{before} bytes before, {most} at most");
     let events = agent.events();
     let of_hostile =

@@ -54,8 +54,6 @@ use trace::Trace;
 const ID: &str = "mcpwarden-call";
 /// How long a server may take to start and to list, where nobody says otherwise.
 const OPENING: Duration = Duration::from_secs(30);
-/// How long it may take to answer, where neither its declaration nor anybody says otherwise.
-const ANSWER: Duration = Duration::from_secs(60);
 
 /// Calls a tool. Exit status 0: it has a result; 1: an error is its result; 2: anything else failed; 3: the call or its result is
 /// denied; 4: the server took too long; 128 and the number of a signal that came.
@@ -269,8 +267,8 @@ impl Making<'_> {
 
     /// How long the server has to answer.
     fn timeout(&self) -> Duration {
-        let declared = self.server.timeout_ms.map(|ms| Duration::from_millis(ms.into()));
-        self.options.timeout.map(|timeout| timeout.0).or(declared).unwrap_or(ANSWER)
+        let declared = Duration::from_millis(self.server.timeout_ms.into());
+        self.options.timeout.map_or(declared, |timeout| timeout.0)
     }
 
     /// An answer without what the server was shown to let this in.

@@ -41,6 +41,18 @@ pub struct Course<'a> {
     pub error: Option<&'a RawValue>,
 }
 
+/// Whether a user's answer to an elicitation says `accept` to any reader: in any of its members of that name, in whatever case.
+pub fn accepts(result: &str) -> bool {
+    let members = all_members(result).unwrap_or_default();
+    let mut actions = members.iter().filter(|(key, _)| key.eq_ignore_ascii_case("action"));
+    actions.any(|(_, action)| string(Some(action)).eq_ignore_ascii_case("accept"))
+}
+
+/// Whether a key, as it was sent, is one by which a reader of a user's answer may take another one, and none of the user's own.
+pub fn is_member_of_answer(key: &str) -> bool {
+    ["action", "content", "result", "error", "id"].iter().any(|name| key.eq_ignore_ascii_case(name))
+}
+
 /// Members that are the end of a request to a reader that knows no `resultType`.
 const CONTENTS: [&str; 5] = ["content", "structuredContent", "contents", "messages", "isError"];
 

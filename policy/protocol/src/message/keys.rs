@@ -3,6 +3,8 @@
 //! `encoding/json` of Go and the web defaults of System.Text.Json compare keys without regard to case; that of Go takes
 //! `ſ` (U+017F) for `s` and `K` (U+212A) for `k` besides. To their users `Tools` is `tools`.
 
+mod place;
+
 use std::sync::LazyLock;
 
 use serde_json::value::RawValue;
@@ -17,7 +19,8 @@ use super::value::{decode_str, members};
 pub struct Respelled {
     /// Its JSON text, with the keys of the specification.
     pub json: String,
-    /// The first key that was respelled, as it was sent; none where only arrays were.
+    /// The first key that was respelled, as it was sent, of those by which readers differ in what matters: a program may have members
+    /// of its own beside those of MCP, such as `Status` in a result. None where only such were respelled, or only arrays.
     pub key: Option<String>,
     /// Whether it has objects in place of arrays.
     pub has_arrays: bool,
@@ -42,6 +45,9 @@ impl Respelled {
     }
 }
 
+/// Most keys of which it is looked at where they stand.
+const MAX_LOOKS: usize = 16;
+
 /// Longest key that is compared, in bytes of JSON text: each letter of one may be an escape of six.
 const MAX_KEY_BYTES: usize = 160;
 
@@ -52,13 +58,19 @@ const MAX_KEY_BYTES: usize = 160;
 pub fn respell(json: &str) -> Option<Respelled> {
     let mut keys = Keys { json, at: 0, depth: 0, foreign: None };
     let mut respelled: Option<Respelled> = None;
-    let mut copied = 0;
+    let (mut copied, mut looked_at) = (0, 0);
     while let Some((start, end, name)) = keys.next_respelled() {
         let found = respelled.get_or_insert_with(|| Respelled {
             json: String::with_capacity(json.len()),
-            key: json.get(start + 1..end - 1).map(str::to_owned),
+            key: None,
             has_arrays: false,
         });
+        // Each look is one at all that is before.
+        if found.key.is_none() {
+            looked_at += 1;
+            let matters = looked_at > MAX_LOOKS || place::of(json.get(..start).unwrap_or_default()).has(name);
+            found.key = json.get(start + 1..end - 1).filter(|_| matters).map(str::to_owned);
+        }
         found.json.push_str(json.get(copied..start).unwrap_or_default());
         found.json.extend(["\"", name, "\""]);
         copied = end;
@@ -353,7 +365,7 @@ mod tests {
                 Some((r#"{"result":{"nextCursor" : "a"}}"#, "nextcursor")),
             ),
             (r#"{"\u0052esult":{}}"#, Some((r#"{"result":{}}"#, "\\u0052esult"))),
-            (r#"{"tas\u212Aid":{}}"#, Some((r#"{"taskId":{}}"#, "tas\\u212Aid"))),
+            (r#"{"result":{"tas\u212Aid":1}}"#, Some((r#"{"result":{"taskId":1}}"#, "tas\\u212Aid"))),
             (r#"{"\u0072esult":{}}"#, None),
             (r#"{"id":1,"result":{"tools":[]}}"#, None),
             (r#"{"result":"Result"}"#, None),
@@ -361,16 +373,26 @@ mod tests {
             (r#"{"params":{"arguments":{"Name":1,"x":[{"ID":2}]},"Name":3}}"#, {
                 Some((r#"{"params":{"arguments":{"Name":1,"x":[{"ID":2}]},"name":3}}"#, "Name"))
             }),
-            (r#"{"Arguments":{"Name":1}}"#, Some((r#"{"arguments":{"Name":1}}"#, "Arguments"))),
-            (r#"{"arguments":1,"Name":1}"#, Some((r#"{"arguments":1,"name":1}"#, "Name"))),
-            (r#"[{"arguments":1},{"Name":1}]"#, Some((r#"[{"arguments":1},{"name":1}]"#, "Name"))),
+            (
+                r#"{"params":{"arguments":1,"Name":1}}"#,
+                Some((r#"{"params":{"arguments":1,"name":1}}"#, "Name")),
+            ),
+            (r#"[{"arguments":1},{"Id":1}]"#, Some((r#"[{"arguments":1},{"id":1}]"#, "Id"))),
+            // Members of a program's own, where no reader looks for those of MCP.
+            (r#"{"Arguments":{"Name":1}}"#, Some((r#"{"arguments":{"Name":1}}"#, ""))),
+            (r#"{"result":{"Status":1,"Total":2}}"#, Some((r#"{"result":{"status":1,"total":2}}"#, ""))),
+            (
+                r#"{"result":{"Status":1,"Content":[]}}"#,
+                Some((r#"{"result":{"status":1,"content":[]}}"#, "Content")),
+            ),
+            (r#"{"Level":"info","Message":"up"}"#, Some((r#"{"level":"info","message":"up"}"#, ""))),
             (r#"{"a\"Name":1,"Naïve":2}"#, None),
             (r#"{"unfinished"#, None),
         ];
         for (json, expected) in cases {
             let expected = expected.map(|(json, key)| Respelled {
                 json: json.to_owned(),
-                key: Some(key.to_owned()),
+                key: Some(key.to_owned()).filter(|key| !key.is_empty()),
                 has_arrays: false,
             });
             assert_eq!(respell(json), expected, "{json}");

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::external::{Questions, Retries};
 use crate::classify::Classifier;
-use crate::config::{Config, Server};
+use crate::config::{Config, DEFAULT_TIMEOUT_MS, Server};
 use crate::detect::{Detector, ToolNames};
 use crate::event::Identity;
 use crate::glob::GlobError;
@@ -30,15 +30,15 @@ pub struct ServerStanding {
     pub enabled: bool,
     /// How far it is trusted.
     pub trust: Trust,
-    /// After how long a request without an answer is an event. Milliseconds; `None`: it is none.
-    pub timeout_ms: Option<u32>,
+    /// After how long a request without an answer is an event. Milliseconds.
+    pub timeout_ms: u32,
     /// How many requests may be open at once before that is an event.
     pub max_concurrent: u32,
 }
 
 impl Default for ServerStanding {
     fn default() -> Self {
-        Self { enabled: true, trust: Trust::default(), timeout_ms: None, max_concurrent: 10 }
+        Self { enabled: true, trust: Trust::default(), timeout_ms: DEFAULT_TIMEOUT_MS, max_concurrent: 10 }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Requests that a server leaves unanswered: for too long, or too many at once.
+//! Requests that a server leaves unanswered: for too long, or too many at once. Either it does not answer, or its client reads what
+//! nobody else takes for an answer.
 //!
 //! Only what the client asks of the server counts, and not what it has taken back (`notifications/cancelled`): to that no
 //! answer need come. Neither does a subscription (`subscriptions/listen`), whose answer is its end. A copy that a relay passed on is
@@ -20,10 +21,8 @@ use crate::terms::{ConnectionId, Direction, Timestamp};
 pub(super) fn opened(ev: &Evaluator, cx: &mut Context<'_>, id: ConnectionId, time: Timestamp) {
     let standing = ev.standing(cx.connections, id);
     let Some(connection) = cx.connections.get_mut(id) else { return };
-    if let Some(timeout_ms) = standing.timeout_ms
-        && !std::mem::replace(&mut connection.watched, true)
-    {
-        let timeout = Duration::from_millis(u64::from(timeout_ms));
+    if !std::mem::replace(&mut connection.watched, true) {
+        let timeout = Duration::from_millis(u64::from(standing.timeout_ms));
         cx.timers.set(time.after(timeout), Due::Late(id));
     }
     let open = connection.requests(Direction::ClientToServer).awaited();
@@ -31,6 +30,17 @@ pub(super) fn opened(ev: &Evaluator, cx: &mut Context<'_>, id: ConnectionId, tim
         cx.reporter.counters.concurrency_exceeded += 1;
         let max_concurrent = standing.max_concurrent;
         cx.report(id, time, ConcurrencyExceeded { open_requests: open as u64, max_concurrent });
+    }
+}
+
+/// A request of the server was answered: its client waits for the server again.
+pub(super) fn answered(ev: &Evaluator, cx: &mut Context<'_>, id: ConnectionId, time: Timestamp) {
+    let timeout = Duration::from_millis(u64::from(ev.standing(cx.connections, id).timeout_ms));
+    let Some(connection) = cx.connections.get_mut(id) else { return };
+    if connection.requests(Direction::ClientToServer).awaited() > 0
+        && !std::mem::replace(&mut connection.watched, true)
+    {
+        cx.timers.set(time.after(timeout), Due::Late(id));
     }
 }
 
@@ -65,11 +75,16 @@ pub(super) fn cancelled(ev: &mut Evaluator, cx: &mut Context<'_>, seen: Seen<'_>
 
 /// Reports the requests that are unanswered for too long by now, each once, and looks again when the next one is.
 pub(in crate::engine) fn report_late(ev: &Evaluator, cx: &mut Context<'_>, id: ConnectionId, now: Timestamp) {
-    let Some(timeout_ms) = ev.standing(cx.connections, id).timeout_ms else { return };
+    let timeout_ms = ev.standing(cx.connections, id).timeout_ms;
     let timeout = Duration::from_millis(u64::from(timeout_ms));
     let (Some(scope), Some(connection)) = (cx.connections.scope(id), cx.connections.get_mut(id)) else {
         return;
     };
+    // A person may be asked (elicitation), or a model (sampling). It is looked at again once that is answered.
+    if connection.requests(Direction::ServerToClient).awaited() > 0 {
+        connection.watched = false;
+        return;
+    }
     let requests = connection.requests(Direction::ClientToServer);
     let mut late = Vec::new();
     let next = loop {

@@ -235,3 +235,78 @@ fn call_without_result_keeps_no_turn_open() {
         assert_eq!(called["action"], expected, "{before:?}: {called}");
     }
 }
+
+/// A request that servers take for one thing and others for another: its answer is one to each, whichever stands first.
+#[test]
+fn answer_is_one_to_each_reading_of_its_request() {
+    let evil = format!(r#"{{"tools":[{EVIL}]}}"#);
+    for (methods, is_listed) in [
+        (r#""method":"tools/list""#, true),
+        (r#""method":"ping","method":"tools/list""#, true),
+        (r#""method":"tools/list","method":"ping""#, true),
+        (r#""Method":"ping","method":"tools/list""#, true),
+        (r#""method":"ping","Method":"tools/list""#, true),
+        (r#""method":"ping","METHOD":"tools/list","method":null"#, true),
+        (r#""method":"resources/list","method":"tools/list""#, true),
+        (r#""method":"tools/call","method":"tools/list""#, true),
+        (r#""method":"ping""#, false),
+        (r#""method":"ping","method":"resources/list""#, false),
+    ] {
+        let mut bench = bench("");
+        bench.out.clear();
+        bench.c2s(1, &format!(r#"{{"jsonrpc":"2.0","id":50,{methods}}}"#));
+        bench.s2c(1, &answer(50, &evil));
+        let events = bench.events();
+        let is_seen = events.iter().any(|event| event["type"] == "mcp_tool_seen");
+        assert_eq!(is_seen, is_listed, "{methods}: {events:#?}");
+        // One message is one answer.
+        assert_eq!(bench.engine.counters().repeated_responses, 0, "{methods}");
+        assert_eq!(bench.engine.counters().unmatched_responses, 0, "{methods}");
+    }
+    for methods in [r#""method":"ping","method":"tools/call""#, r#""method":"tools/call","method":"ping""#] {
+        let mut bench = bench("");
+        bench.c2s(1, &format!(r#"{{"jsonrpc":"2.0","id":50,{methods},"params":{{"name":"t"}}}}"#));
+        bench.s2c(1, &answer(50, r#"{"content":[]}"#));
+        let results = bench.events().iter().filter(|event| event["type"] == "mcp_tool_result").count();
+        assert_eq!(results, 1, "{methods}");
+    }
+}
+
+/// Both spellings of one name are one call.
+#[test]
+fn call_that_is_spelled_twice_is_reported_once() {
+    for (params, calls) in [
+        (r#"{"name":"t","arguments":{}}"#, 1),
+        (r#"{"name":"t","Name":"t","arguments":{}}"#, 1),
+        (r#"{"name":"t","name":"t","arguments":{}}"#, 1),
+        (r#"{"name":"t","NAME":"t","arguments":{},"x":1}"#, 1),
+        (r#"{"name":"t","Name":"u","arguments":{}}"#, 2),
+        (r#"{"name":"t","name":"u","arguments":{}}"#, 2),
+        (r#"{"name":"t","arguments":{},"arguments":{"a":1}}"#, 2),
+    ] {
+        let mut bench = bench("");
+        bench.out.clear();
+        bench.c2s(1, &format!(r#"{{"jsonrpc":"2.0","id":50,"method":"tools/call","params":{params}}}"#));
+        let events = bench.events();
+        let called = events.iter().filter(|event| event["type"] == "mcp_tool_called").count();
+        assert_eq!(called, calls, "{params}: {events:#?}");
+    }
+}
+
+/// Answers that nobody has asked for are inspected as they come, but for as many as can be at once: a connection may end at any time.
+#[test]
+fn answers_without_requests_do_not_wait_in_any_number() {
+    let mut bench = bench("");
+    let text = "The harbour was built in 1893. ".repeat(600);
+    for id in 100..200 {
+        bench.s2c(1, &answer(id, &format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#)));
+    }
+    let counters = bench.engine.counters();
+    let (early, unmatched) = (counters.early_responses, counters.unmatched_responses);
+    let bytes = (early - unmatched) as usize * text.len();
+    assert!(early == 100 && (900_000..=1 << 20).contains(&bytes), "{early} came, {unmatched} do not wait");
+    // Those that wait are answers if their requests come.
+    bench.out.clear();
+    bench.c2s(1, &call(199, "t"));
+    assert!(bench.events().iter().any(|event| event["type"] == "mcp_tool_result"));
+}

@@ -12,10 +12,14 @@ enum Step {
     Answer(u32),
     /// The client takes a call back.
     Cancel(u32),
+    /// The server asks its client.
+    Elicit(u32),
+    /// The client answers.
+    Reply(u32),
     /// Milliseconds pass.
     Wait(u64),
 }
-use Step::{Answer, Ask, Cancel, Wait};
+use Step::{Answer, Ask, Cancel, Elicit, Reply, Wait};
 
 /// What of it is about requests that are open for too long, or too many.
 fn run(bench: &mut Bench, steps: &[Step]) -> Vec<String> {
@@ -27,6 +31,11 @@ fn run(bench: &mut Bench, steps: &[Step]) -> Vec<String> {
                 let method = "notifications/cancelled";
                 bench.c2s(1, &format!(r#"{{"method":"{method}","params":{{"requestId":{id}}}}}"#));
             }
+            Elicit(id) => bench.s2c(
+                1,
+                &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"elicitation/create","params":{{"message":"?"}}}}"#),
+            ),
+            Reply(id) => bench.c2s(1, &answer(*id, r#"{"action":"decline"}"#)),
             Wait(ms) => bench.wait(*ms),
         }
     }
@@ -63,6 +72,17 @@ fn late_request_is_reported_once_and_still_paired() {
             &[Ask(5), Ask(6), Wait(400), Cancel(6), Wait(9_000)],
             &["late tools/call 5 500 ms"],
         ),
+        (
+            "while the server waits for its client",
+            &[Ask(5), Elicit(1), Wait(9_000), Reply(1), Answer(5), Wait(9_000)],
+            &["result read_file 5 Ok {}"],
+        ),
+        (
+            "behind that",
+            &[Ask(5), Elicit(1), Wait(700), Reply(1), Wait(500), Wait(9_000)],
+            &["late tools/call 5 1200 ms"],
+        ),
+        ("a wrong id", &[Ask(5), Answer(6), Wait(9_000)], &["late tools/call 5 500 ms"]),
     ];
     for (name, steps, expected) in cases {
         let mut bench = bench("servers: [{ id: files, command: files, timeout_ms: 500 }]");
@@ -70,7 +90,16 @@ fn late_request_is_reported_once_and_still_paired() {
         let late = expected.iter().filter(|line| line.starts_with("late")).count();
         assert_eq!(bench.engine.counters().requests_timed_out, late as u64, "{name}");
     }
-    assert!(run(&mut bench(""), &[Ask(5), Wait(100_000_000)]).is_empty(), "nobody says how long it may take");
+    let late: &[&str] = &["late tools/call 5 60000 ms"];
+    for yaml in ["", "servers: [{ id: files, command: files }]"] {
+        for (wait, expected) in [(59_999, &late[..0]), (60_000, late)] {
+            assert_eq!(
+                run(&mut bench(yaml), &[Ask(5), Wait(wait)]),
+                expected,
+                "nobody says how long it may take"
+            );
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::classify::Classifier;
 use crate::guard::{Facts, Operation};
-use crate::protocol::{Course, ResultKind, members, string};
+use crate::protocol::{Course, ResultKind, accepts, members, string};
 use crate::terms::ToolCategory;
 
 /// Schemes of resources that whoever reads them fetches over the network.
@@ -145,7 +145,7 @@ fn has_data(result: Option<&RawValue>) -> bool {
 fn gives_data(method: &str, result: &RawValue) -> bool {
     match method {
         "sampling/createMessage" => true,
-        "elicitation/create" => string(members(result.get(), ["action"])[0]) == "accept",
+        "elicitation/create" => accepts(result.get()),
         _ => false,
     }
 }

@@ -118,3 +118,22 @@ fn entries_of_objects_and_arrays_are_read() {
     assert_eq!(keys("{}").unwrap(), [""; 0]);
     assert_eq!(keys("\"a\""), None);
 }
+
+#[test]
+fn user_accepts_to_whoever_reads_it_so() {
+    for (result, expected) in [
+        (r#"{"action":"accept","content":{}}"#, true),
+        (r#"{"Action":"accept"}"#, true),
+        (r#"{"action":"decline","Action":"accept"}"#, true),
+        (r#"{"action":"accept","action":"decline"}"#, true),
+        (r#"{"action":"Accept"}"#, true),
+        (r#"{"\u0061ction":"accept"}"#, true),
+        (r#"{"action":"decline","content":{"action":"accept"}}"#, false),
+        (r#"{"action":"cancel"}"#, false),
+        (r#"{"content":{"action":"accept"}}"#, false),
+        (r#"{"action":["accept"]}"#, false),
+        ("null", false),
+    ] {
+        assert_eq!(accepts(result), expected, "{result}");
+    }
+}
