@@ -126,8 +126,13 @@ impl NamePatterns {
                         .filter(|_| names::telling_part(&piece.name, piece.role).is_none())?;
                     names::telling_directory(path, Some(directory))
                 });
+                // `REGISTRY/acme/mcp` is named as `@acme/mcp` is.
+                let scoped = (piece.role == Role::Image && image == Some("mcp"))
+                    .then(|| piece.name.rsplit('/').nth(1).map(|owner| format!("@{owner}/mcp")))
+                    .flatten();
                 let texts = [
                     Some(piece.name.as_str()),
+                    scoped.as_deref(),
                     module.as_deref(),
                     piece.path.as_deref(),
                     image,

@@ -80,6 +80,9 @@ impl Command {
         }
         // A login shell's name starts with a dash.
         let name = names::base(program.trim_start_matches('-'));
+        let name = name
+            .split_once('@')
+            .map_or(name, |(manager, _)| if is_in(tables::MANAGERS, manager) { manager } else { name });
         self.lines.push(std::iter::once(name).chain(args.iter().copied()).collect::<Vec<_>>().join(" "));
         // Windows knows `NPX.CMD`, too.
         let lower = places::program_ending(name).map(|_| plain(name).to_ascii_lowercase());
@@ -480,10 +483,11 @@ fn is_unknown(program: &str) -> bool {
         || program.starts_with('$') && !program.contains('/')
 }
 
+/// Whether a word where a program may stand sets a variable: env(1) and sudo(8) take any name for one (`spring.datasource.password=…`),
+/// and a secret is never to be the name of a server.
 fn is_assignment(word: &str) -> bool {
     let Some((name, _)) = word.split_once('=') else { return false };
-    let name = name.strip_suffix('+').unwrap_or(name);
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    !name.is_empty() && !name.starts_with('-') && !name.contains('/') && !name.contains(char::is_whitespace)
 }
 
 fn is_python(name: &str) -> bool {

@@ -7,7 +7,7 @@ use super::tables::RUNTIME_IMAGES;
 use super::windows;
 
 /// Names that every other project has.
-const GENERIC: [&str; 36] = [
+const GENERIC: [&str; 38] = [
     "",
     ".",
     "..",
@@ -44,9 +44,13 @@ const GENERIC: [&str; 36] = [
     "latest",
     "mod",
     "pex",
+    // Quarkus' fast-jar.
+    "quarkus-run",
+    // What Unity leaves out.
+    "server~",
 ];
 /// Directories that say nothing of what lies in them.
-const PLACES: [&str; 52] = [
+const PLACES: [&str; 54] = [
     "cmd",
     "home",
     "root",
@@ -99,6 +103,9 @@ const PLACES: [&str; 52] = [
     "programdata",
     "program files",
     "program files (x86)",
+    // Where Nitro and Quarkus build to.
+    ".output",
+    "quarkus-app",
 ];
 /// Endings of archives in the address of a package.
 const ARCHIVES: [&str; 5] = [".git", ".tgz", ".tar.gz", ".whl", ".zip"];

@@ -279,6 +279,8 @@ pub(super) const TOOLS: &str = ". : [ [[ alias bg break caller cd continue decla
     seq sort stat stty tee touch tr tty uname uniq wc wget which whoami xxd yes nvm module ssh-add ssh-keygen tput clear \
     ts logger chcp setlocal endlocal rem";
 
+/// Managers of packages of which corepack runs the version behind `@` (github.com/nodejs/corepack).
+pub(super) const MANAGERS: &str = "npm npx pnpm pnpx yarn";
 /// Programs that make a project ready by some of their commands (the tools' own documentation); words that may stand in front of such
 /// a command; and the commands, beside those that are scripts elsewhere, too (`build`, `install`).
 pub(super) const MAKERS: &str = "npm pnpm yarn bun deno uv poetry pdm pipenv composer bundle cargo go dotnet mvn mvnw gradle gradlew mix \

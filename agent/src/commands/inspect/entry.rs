@@ -200,7 +200,13 @@ fn pairs(map: BTreeMap<String, Option<Scalar>>) -> BTreeMap<String, String> {
 /// # Errors
 /// It is of another kind; says which member.
 fn read<T: DeserializeOwned>(name: &str, value: &RawValue) -> Result<T> {
-    serde_json::from_str(value.get()).with_context(|| format!("`{name}`"))
+    serde_json::from_str(value.get()).map_err(|error| anyhow!("`{name}`: {}", without_place(&error)))
+}
+
+/// A mistake without its place, which is that in an entry by itself and not in the file.
+fn without_place(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    said.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
 impl Written {
@@ -218,7 +224,8 @@ impl Written {
             self.url = Some(url);
             return Ok(());
         }
-        let Pairs(members) = serde_json::from_str(json.get())?;
+        let Pairs(members) =
+            serde_json::from_str(json.get()).map_err(|error| anyhow!("{}", without_place(&error)))?;
         for (name, value) in members.iter().filter(|(_, value)| value.get() != "null") {
             let says = |word: &str| {
                 let said = serde_json::from_str(value.get());

@@ -176,6 +176,8 @@ impl Command {
             ["run" | "exec" | "r" | "runghc", rest @ ..] => rest,
             // `dart FILE`
             [file, ..] if matches!(tool, "dart" | "crystal") && file.contains('.') => options.behind(args),
+            // Servers of these tools themselves, whatever their options (dart.dev/tools/mcp-server).
+            ["mcp-server" | "mcp" | "mcp-serve", ..] => return self.push(Role::Program, tool, None),
             _ => return,
         };
         let directory =
@@ -206,7 +208,12 @@ impl Command {
             }
             None => {
                 let class = tables::JAVA.behind(args).first().filter(|class| !class.starts_with('@'));
-                class.into_iter().for_each(|class| self.push(Role::Module, class, None));
+                match class {
+                    // A program in one file of sources (JEP 330).
+                    Some(file) if file.ends_with(".java") => self.file(Role::Script, file),
+                    Some(class) => self.push(Role::Module, class, None),
+                    None => {}
+                }
             }
         }
     }
@@ -216,9 +223,14 @@ impl Command {
             ["tool", "run", rest @ ..] => self.read(tables::DOTNET.behind(rest), level + 1),
             ["tool", "exec" | "execute", rest @ ..] => self.package(rest, &tables::DOTNET, level),
             ["exec", rest @ ..] => self.script(tables::DOTNET.behind(rest), level),
-            ["run", rest @ ..] => match options::value(rest, "--project --file") {
+            // `dotnet watch --project PROJECT run`
+            ["run" | "watch", rest @ ..] => match options::value(rest, "--project --file") {
                 Some(project) => self.file(Role::Script, project),
-                None => self.project(None),
+                None => match rest.iter().find(|word| word.ends_with(".cs")) {
+                    // An application in one file (.NET 10).
+                    Some(file) => self.file(Role::Script, file),
+                    None => self.project(None),
+                },
             },
             rest => self.script(rest, level),
         }
