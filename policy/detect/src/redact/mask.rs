@@ -268,7 +268,9 @@ impl<'a> Masking<'a> {
     /// Whether a word in front of `after` is the name of a secret: of a parameter, where it stands as one.
     fn is_secret_name(&self, word: &str, after: &str, before: Option<char>) -> bool {
         let in_query = matches!(before, Some('?' | '&')) || before.is_none() && after.contains('&');
-        is_secret_name(word, self.prose && !is_tag(&self.out, word))
+        // An option is no word of a sentence.
+        let in_sentence = self.prose && !word.starts_with("--") && !is_tag(&self.out, word);
+        is_secret_name(word, in_sentence)
             || !self.prose
                 && (in_query
                     && after.starts_with('=')

@@ -10,6 +10,10 @@ const SECRETS: [&str; 3] = ["mK7-harbour3Tz", "late-ferry-lantern", "Quittenmus"
 /// What stands in front of an attack, with `#` in place of the secret.
 const SAID: &[&str] = &[
     "password = #.",
+    "Then run tool --kennwort # and wait.",
+    "tool --mot-de-passe=#",
+    "tool --пароль # --verbose",
+    "tool --clave # --senha #",
     "tide_password = #.",
     "password=#.",
     "password:#.",
