@@ -136,6 +136,8 @@ struct Parts<'a> {
     destinations: &'a mut Destinations,
 }
 
+/// How much later it is looked whether requests are late, where answers wait to be read.
+const WAITING_LINE: std::time::Duration = std::time::Duration::from_secs(1);
 const DIRECTIONS: [Direction; 2] = [Direction::ClientToServer, Direction::ServerToClient];
 
 impl Engine {
@@ -404,6 +406,10 @@ impl Engine {
                     if self.connections.get(connection).is_some_and(due) {
                         self.exited(connection, time, out);
                     }
+                }
+                // Its answer may be there, and wait until a long message was inspected.
+                Due::Late(connection) if self.lines.has(connection) => {
+                    self.timers.set(time.after(WAITING_LINE), Due::Late(connection));
                 }
                 Due::Late(connection) => {
                     self.with(out, |_, ev, cx| timeouts::report_late(ev, cx, connection, time));

@@ -98,8 +98,8 @@ pub struct Server {
     /// `sha256:` and 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_fingerprint: Option<Fingerprint>,
-    /// The time after which a request without an answer is an event, unless the server waits for an answer of its client by
-    /// then. Milliseconds; the default, which also applies to undeclared servers, is the time after which the official
+    /// The time after which a request without an answer is an event; ten times that while the server waits for an answer of its
+    /// client. Milliseconds; the default, which also applies to undeclared servers, is the time after which the official
     /// TypeScript client gives up. Suggested values: 5000 for a server that answers by itself, 30000 for a server that
     /// calls others over the network, several minutes for a server that builds or searches. `mcpwarden call` waits so long
     /// for an answer.

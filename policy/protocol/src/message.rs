@@ -32,7 +32,7 @@ use mcpwarden_terms::Direction;
 use crate::wide::Wide;
 
 pub use arrays::name_text;
-pub use course::{Course, ResultKind, Retry, accepts, entries, is_member_of_answer, of_every_try};
+pub use course::{Course, ResultKind, Retry, accepts, entries, of_every_try};
 pub use id::{Id, IdKey, MAX_ID_BYTES};
 pub use keys::{Respelled, respell};
 pub(crate) use mend::BLANKS;

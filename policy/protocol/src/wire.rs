@@ -34,6 +34,8 @@ mod spread;
 mod utf16;
 mod value;
 
+use std::collections::HashSet;
+
 use mcpwarden_terms::Timestamp;
 
 use blank::LineEnds;
@@ -438,18 +440,16 @@ fn cut_again(frame: &[u8], sink: &mut impl FnMut(&[u8], Framing)) {
         sink(message, framing.unwrap_or(Framing::LineEnd));
     }
     // What looks like the beginning of a value hides from a reader of values what others find on a line of its own, or behind it.
-    let mut others: Vec<(Vec<u8>, Framing)> = Vec::new();
-    let mut add = |text: &[u8], framing| {
-        if !within.iter().chain(others.iter().map(|(known, _)| known)).any(|known| known == text) {
-            others.push((text.to_vec(), framing));
+    let known: HashSet<&[u8]> = within.iter().map(Vec::as_slice).collect();
+    let mut any = !known.is_empty();
+    lines_within(frame, &mut |line, framing| {
+        if !known.contains(line) {
+            any = true;
+            sink(line, framing);
         }
-    };
-    lines_within(frame, &mut add);
-    if within.is_empty() {
-        behind_brackets(frame, &mut add);
-    }
-    for (message, framing) in &others {
-        sink(message, *framing);
+    });
+    if !any {
+        behind_brackets(frame, sink);
     }
 }
 

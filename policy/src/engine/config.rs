@@ -121,8 +121,9 @@ impl Default for EngineLimits {
             exit_linger: Duration::from_secs(1),
             // The slowest texts are inspected at 5 MB/s: 7 ms, in which nobody else gets a turn.
             frame_at_once: 32 << 10,
-            waiting_bytes: 64 << 20,
-            waiting_bytes_per_user: 32 << 20,
+            // Two of the longest messages and more.
+            waiting_bytes: 80 << 20,
+            waiting_bytes_per_user: 40 << 20,
             inspections: 2,
         }
     }

@@ -22,6 +22,7 @@ use super::remote;
 use super::rounds::Attempt;
 use super::seen::{Earlier, Reading, Seen};
 use super::timers::Due;
+use crate::event::Trace;
 use crate::protocol::{self, Id, IdKey, Kind, Message, Method, Respelled};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 use relays::Relays;
@@ -36,9 +37,16 @@ pub(super) struct Exchange {
     /// Connections with requests that were answered while another connection's message was at hand: what they keep has
     /// changed.
     touched: Vec<ConnectionId>,
+    /// The request that a reader has taken the message at hand for: where, its id and its number.
+    taken_for: Option<(ConnectionId, IdKey, u64)>,
 }
 
 impl Exchange {
+    /// Another message is read than that before.
+    pub(super) fn begin_message(&mut self) {
+        self.taken_for = None;
+    }
+
     /// Takes a message of a server, `fingerprint` of those that a relay may pass on.
     pub(super) fn message(
         &mut self,
@@ -100,7 +108,14 @@ impl Exchange {
             others: Vec::new(),
         };
         let requests = connection.requests(seen.direction);
-        if seen.reading.is_other && requests.knows(&key) {
+        let same = self.taken_for.as_ref().filter(|(of, id, _)| (*of, id) == (seen.connection, &key));
+        if let Some((.., first)) = same.filter(|_| seen.reading.is_other) {
+            let first = *first;
+            // What a relay passes on its server is asked, as the relay has read it.
+            let is_passed_on = |open: &mut Open| matches!(open.role, Role::Copy | Role::Relayed(_));
+            if requests.get_mut(&key).is_some_and(is_passed_on) {
+                return;
+            }
             let attempt = match &call {
                 Some(call) => {
                     ev.report_call(cx, seen.connection, &[seen.connection], seen, (message, id, call))
@@ -108,10 +123,11 @@ impl Exchange {
                 None => ev.report_request(cx, seen.connection, seen, message),
             };
             if let Some(connection) = cx.connections.get_mut(seen.connection) {
-                connection.requests(seen.direction).add_other(&key, Open { attempt, ..open });
+                connection.requests(seen.direction).add_other(&key, first, Open { attempt, ..open });
             }
             return;
         }
+        self.taken_for = Some((seen.connection, key.clone(), seq));
         let (reused, evicted) = requests.insert(key.clone(), open, limit);
         let early = requests.take_early(&key).map(|early| (key.clone(), early));
         cx.reporter.counters.id_reused += u64::from(reused.is_some());
@@ -223,9 +239,6 @@ impl Exchange {
         let Some(mut open) = open else { return };
         open.answer = Some(AnswerSeen::of(message, found == key, seen.reading));
         timeouts::closed(ev, cx.connections, seen.connection);
-        if asking == Direction::ServerToClient {
-            timeouts::answered(ev, cx, seen.connection, seen.time);
-        }
         if let (Direction::ClientToServer, Kind::Response { result, .. }) = (asking, &message.kind) {
             eras::answered(ev, cx, seen, (message, result), &open);
         }
@@ -297,6 +310,9 @@ impl Exchange {
         } else if let Some(scope) = cx.connections.scope(seen.connection).filter(|_| open.role != Role::Copy)
         {
             ev.report_answer(cx, &scope, seen, message, open.answered());
+            for other in &open.others {
+                ev.report_answer(cx, &scope, seen, message, other.answered());
+            }
         }
         if let Some(connection) = cx.connections.get_mut(seen.connection) {
             connection.requests(seen.direction.reversed()).keep_answered(key, open);
@@ -318,6 +334,8 @@ impl Exchange {
         let Some(connection) = cx.connections.get_mut(seen.connection) else { return };
         let serving = matches!(connection.stage, Stage::Server);
         let (raw, ahead) = (message.raw.to_owned(), cx.ahead.clone());
+        // Nothing is inspected, so nothing waits for that.
+        let is_again = is_again || cx.config.inspection.is_none();
         let early = Early { key, raw, bytes: seen.bytes, time: seen.time, until, ahead, is_again };
         let requests = connection.requests(seen.direction.reversed());
         if !serving || !requests.keep_early(early, limits.early_responses) {
@@ -332,7 +350,8 @@ impl Exchange {
         loop {
             let Some(connection) = cx.connections.get_mut(seen.connection) else { return };
             let Some(first) = connection.requests(seen.direction.reversed()).crowded_early() else { return };
-            give_up(ev, cx, Seen { bytes: first.bytes, time: first.time, ..seen }, &first);
+            let of_first = Seen::new(seen.connection, seen.direction, first.bytes, first.time, seen.now);
+            cx.traced(Trace::default(), |cx| give_up(ev, cx, of_first, &first));
         }
     }
 

@@ -173,8 +173,8 @@ pub(super) struct Lines {
     users: HashMap<User, usize>,
     /// Of each session, the numbers of the inputs that its connections wait for.
     awaited: HashMap<SessionId, BTreeSet<u64>>,
-    /// Inspections that run, and whose they are.
-    running: HashMap<u64, ConnectionId>,
+    /// Inspections that run, and whose they are: the line may be given up meanwhile.
+    running: HashMap<u64, (ConnectionId, User)>,
     last: u64,
 }
 
@@ -262,7 +262,7 @@ impl Lines {
     pub(super) fn next_long(&self, most: usize) -> Option<ConnectionId> {
         let user = |id: &ConnectionId| self.lines.get(id).map(|line| line.whose.user);
         let running =
-            |id: &ConnectionId| self.running.values().filter(|other| user(other) == user(id)).count();
+            |id: &ConnectionId| self.running.values().filter(|(_, other)| Some(*other) == user(id)).count();
         let is_idle = |id: &ConnectionId| self.lines.get(id).is_some_and(|line| line.inspection.is_none());
         let long = self.heads().filter(|(_, id, is_long)| *is_long && is_idle(id));
         let next = long.map(|(number, id, _)| (running(&id), number, id)).min();
@@ -280,14 +280,14 @@ impl Lines {
         self.last += 1;
         if let Some(line) = self.lines.get_mut(&id) {
             line.inspection = Some(self.last);
-            self.running.insert(self.last, id);
+            self.running.insert(self.last, (id, line.whose.user));
         }
         self.last
     }
 
     /// An inspection has ended. The connection whose first input is still the one that was inspected.
     pub(super) fn end(&mut self, inspection: u64) -> Option<ConnectionId> {
-        let id = self.running.remove(&inspection)?;
+        let (id, _) = self.running.remove(&inspection)?;
         let line = self.lines.get_mut(&id)?;
         let inspected = line.inspection.take_if(|running| *running == inspection);
         inspected.map(|_| id)

@@ -270,14 +270,11 @@ impl Pairing {
         (reused, evicted)
     }
 
-    /// Whether a request with this id is open, or was answered a moment ago.
-    pub(super) fn knows(&self, key: &IdKey) -> bool {
-        self.open.contains_key(key) || self.answered.iter().any(|(of, _)| of == key)
-    }
-
-    /// Remembers what another reader takes an open request for.
-    pub(super) fn add_other(&mut self, key: &IdKey, other: Open) {
-        let is_more = |open: &Open| !open.asked.is_like(&other.asked) && open.others.len() < MAX_OTHERS;
+    /// Remembers what another reader takes an open request for, which has this number.
+    pub(super) fn add_other(&mut self, key: &IdKey, seq: u64, other: Open) {
+        let is_more = |open: &Open| {
+            open.seq == seq && !open.asked.is_like(&other.asked) && open.others.len() < MAX_OTHERS
+        };
         if let Some(open) = self.open.get_mut(key).filter(|open| is_more(open)) {
             self.bytes += other.bytes(key);
             open.others.push(other);
@@ -408,8 +405,11 @@ impl Pairing {
 
     /// The oldest, where more waits to be inspected than may be at once.
     pub(super) fn crowded_early(&mut self) -> Option<Early> {
-        let is_crowded = self.early_bytes > MAX_EARLY_BYTES;
-        let early = is_crowded.then(|| self.early.pop_front()).flatten()?;
+        if self.early_bytes <= MAX_EARLY_BYTES {
+            return None;
+        }
+        let first = self.early.iter().position(|early| early.uninspected() > 0)?;
+        let early = self.early.remove(first)?;
         Some(self.taken(early))
     }
 

@@ -4,7 +4,7 @@
 //! them; some regard the case of keys and some do not. A frame is read as the strictest reader does. What others read in it is read
 //! as well, and that they differ is reported.
 
-use std::borrow::Cow;
+use serde_json::value::RawValue;
 
 use super::evaluator::find_repeated;
 use super::reporter::About;
@@ -174,6 +174,7 @@ impl Engine {
     /// Takes a message as each of its readers does.
     fn message(&mut self, seen: Seen<'_>, message: &Message<'_>, out: &mut Vec<Output>) {
         let Otherwise { respelled, others, is_positional } = Otherwise::of(message.raw, seen.direction);
+        self.exchange.begin_message();
         let is_irregular = seen.reading.is_irregular || !others.is_empty();
         let seen = Seen { reading: Reading { is_irregular, ..seen.reading }, ..seen };
         if let Kind::Invalid = message.kind {
@@ -220,7 +221,7 @@ impl Engine {
         let mut scratch = String::new();
         let other = first_message(&respelled.json, seen.direction, &mut scratch);
         if let Some(key) = &respelled.key
-            && other.as_ref().is_none_or(|other| is_ambiguous(key, seen.direction, message, other))
+            && other.as_ref().is_none_or(|other| is_ambiguous(&respelled, seen.direction, message, other))
         {
             self.irregular(place, Structure::AmbiguousKey, key, "", out);
         }
@@ -296,24 +297,26 @@ fn is_entered(direction: Direction, kind: &Kind<'_>, respelled: &Kind<'_>) -> bo
 
 /// Whether readers differ in what matters by a key that some of them take for another one. What a user has entered has names of its own,
 /// and so has a method that is none of MCP; a line of a log is no message to anybody who knows no such method.
-fn is_ambiguous(key: &str, direction: Direction, message: &Message<'_>, other: &Message<'_>) -> bool {
+fn is_ambiguous(
+    respelled: &Respelled,
+    direction: Direction,
+    message: &Message<'_>,
+    other: &Message<'_>,
+) -> bool {
     let is_foreign = |kind: &Kind<'_>| match kind {
         Kind::Request { method, .. } | Kind::Notification { method, .. } => {
             matches!(method, Method::Other(_))
         }
         _ => false,
     };
+    let has = |names: &[&str]| respelled.outer.iter().any(|name| names.contains(name));
     if is_entered(direction, &message.kind, &other.kind) {
-        return protocol::is_member_of_answer(key);
+        return has(&["action", "content", "result", "error", "id"]);
     }
     if let (Kind::Invalid, false) = (&message.kind, other.versioned) {
         return !matches!(other.kind, Kind::Invalid) && !is_foreign(&other.kind);
     }
-    !is_foreign(&other.kind) || is_member_of_message(key)
-}
-
-fn is_member_of_message(key: &str) -> bool {
-    ["id", "jsonrpc", "method", "params", "result", "error"].iter().any(|name| key.eq_ignore_ascii_case(name))
+    !is_foreign(&other.kind) || has(&["id", "jsonrpc", "method", "params", "result", "error"])
 }
 
 /// Whether two readings of a message are the same message.
@@ -328,23 +331,39 @@ fn says_the_same(one: &Kind<'_>, other: &Kind<'_>) -> bool {
     }
 }
 
-/// Whether two readings of a request or a notification ask for the same.
+/// Whether two readings of a request or a notification ask for the same: of a call of a tool, in all that is read of it.
 fn asks_the_same(one: &Kind<'_>, other: &Kind<'_>) -> bool {
-    let asked = |kind: &Kind<'_>| match kind {
-        // Whatever else is beside these, it is the same call.
-        Kind::Request { method: Method::ToolsCall, params: Some(params), .. } => {
-            let [name, arguments] = members(params.get(), ["name", "arguments"]);
-            // `42` is not `"42"`, and to some readers it is.
-            let name = name.map_or(Cow::Borrowed(""), |name| match decode_str(name.get()) {
-                Some(text) => Cow::Owned(format!("\"{text}")),
-                None => name.get().into(),
-            });
-            Some((format!("tools/call {name}"), arguments.map(|arguments| arguments.get().to_owned())))
+    match (one, other) {
+        (
+            Kind::Request { id, method: Method::ToolsCall, params: Some(params) },
+            Kind::Request { id: other_id, method: Method::ToolsCall, params: Some(other) },
+        ) => id.key() == other_id.key() && is_same_call(params.get(), other.get()),
+        (
+            Kind::Request { id, method, params },
+            Kind::Request { id: other_id, method: other_method, params: other },
+        ) => id.key() == other_id.key() && (method, text(*params)) == (other_method, text(*other)),
+        (
+            Kind::Notification { method, params },
+            Kind::Notification { method: other_method, params: other },
+        ) => (method, text(*params)) == (other_method, text(*other)),
+        _ => false,
+    }
+}
+
+fn text(params: Option<&RawValue>) -> Option<&str> {
+    params.map(RawValue::get)
+}
+
+/// Whether the parameters of two calls are those of the same: whatever else is beside these, nobody reads it.
+fn is_same_call(one: &str, other: &str) -> bool {
+    const READ: [&str; 7] =
+        ["name", "arguments", "_meta", "task", "taskId", "requestState", "inputResponses"];
+    members(one, READ).iter().zip(members(other, READ)).all(|(one, other)| match (text(*one), text(other)) {
+        // `"\u0074"` is `"t"`, and `42` is not `"42"`, which to some readers it is.
+        (Some(one), Some(other)) => {
+            one == other
+                || decode_str(one).is_some_and(|one| decode_str(other).is_some_and(|other| one == other))
         }
-        Kind::Request { method, params, .. } | Kind::Notification { method, params } => {
-            Some((method.as_str().to_owned(), params.map(|params| params.get().to_owned())))
-        }
-        _ => None,
-    };
-    asked(one).is_some() && asked(one) == asked(other)
+        (one, other) => one == other,
+    })
 }

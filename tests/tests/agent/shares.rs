@@ -205,7 +205,7 @@ fn flood_of_expansions_harms_no_other() -> Result<()> {
 }
 
 /// What is taken by the longest messages: those of one user that wait, one that is inspected, and one that comes.
-const LONGEST: u64 = (32 << 20) + 4 * (16 << 20) + (16 << 20);
+const LONGEST: u64 = (40 << 20) + 4 * (16 << 20) + (16 << 20);
 
 #[test]
 fn flood_of_longest_expansions_harms_no_other() -> Result<()> {

@@ -241,7 +241,7 @@ fn is_address(value: &RawValue) -> bool {
 
 /// Whether an entry of a list names a server of another file (agents of Claude Code).
 fn is_reference(value: &RawValue) -> bool {
-    value.get().starts_with('"') && !value.get().contains("://")
+    decode_str(value.get()).is_some_and(|text| !text.contains("://"))
 }
 
 /// Whether a mapping has nothing but servers that are switched on or off, and one that says nothing else.

@@ -24,7 +24,8 @@ pub fn json_of<'a>(text: &'a str, ending: Option<&str>) -> Result<Cow<'a, str>> 
     if text.trim().is_empty() {
         bail!("the file is empty");
     }
-    if ending.is_some_and(|ending| MARKDOWN.iter().any(|known| ending.eq_ignore_ascii_case(known))) {
+    let is_markdown = |ending: &str| MARKDOWN.iter().any(|known| ending.eq_ignore_ascii_case(known));
+    if ending.is_some_and(is_markdown) && !text.trim_start().starts_with(['{', '[']) {
         let front = front_matter(text)
             .ok_or_else(|| anyhow!("the text has no YAML between two lines `---` in front of it"))?;
         return json_of(front, Some("yaml"));

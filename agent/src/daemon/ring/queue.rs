@@ -65,6 +65,8 @@ struct User {
 #[derive(Debug, Default)]
 struct Held {
     bytes: u64,
+    /// Where the furthest of them ends, in each direction.
+    ends: [u64; 2],
     /// Whether it had more than was left, and still has more than half as much.
     is_over: bool,
 }
@@ -223,6 +225,7 @@ impl Queue {
         if user.admits(header.connection, size, left) {
             self.report_missing(uid, (header.connection, header.direction));
             pieces(&header, record).for_each(|piece| self.put(uid, piece));
+            self.note_end(uid, &header);
         } else {
             self.count(uid, Refused { bytes: header.length.into(), facts: 0 });
             self.miss(uid, &header, header.length);
@@ -293,14 +296,26 @@ impl Queue {
         self.bytes += size;
     }
 
-    /// Remembers that so many bytes of a stream are missing. All between them and what is known to be missing is, too: what had come
-    /// in would have told of that. So it is one gap however often the kernel half refused some between, and takes no more room.
+    /// Remembers up to where a stream came in.
+    fn note_end(&mut self, uid: u32, header: &RecordHeader) {
+        let held = self.users.get_mut(&uid).and_then(|user| user.connections.get_mut(&header.connection));
+        if let Some(end) = held.and_then(|held| held.ends.get_mut(usize::from(header.direction))) {
+            *end = (*end).max(header.offset + u64::from(header.length));
+        }
+    }
+
+    /// Remembers that so many bytes of a stream are missing. All between them and what is known to be missing is, too, behind all that
+    /// came in: more of that would have told of the gap. So it is one however often the kernel half refused some between, and takes no
+    /// more room.
     fn miss(&mut self, uid: u32, header: &RecordHeader, bytes: u32) {
         let key = (header.connection, header.direction);
+        let held = self.users.get(&uid).and_then(|user| user.connections.get(&header.connection));
+        let came_in = held.and_then(|held| held.ends.get(usize::from(header.direction)).copied());
+        let came_in = came_in.unwrap_or_default();
         let grown = |known: &RecordHeader| {
             let end = (header.offset + u64::from(bytes)).max(known.offset + u64::from(known.value));
             let offset = header.offset.min(known.offset);
-            Some((offset, u32::try_from(end - offset).ok()?))
+            Some((offset, u32::try_from(end - offset).ok()?)).filter(|(offset, _)| *offset >= came_in)
         };
         let Some(user) = self.users.get_mut(&uid) else { return };
         let known = user.missing.get_mut(&key);

@@ -48,11 +48,6 @@ pub fn accepts(result: &str) -> bool {
     actions.any(|(_, action)| string(Some(action)).eq_ignore_ascii_case("accept"))
 }
 
-/// Whether a key, as it was sent, is one by which a reader of a user's answer may take another one, and none of the user's own.
-pub fn is_member_of_answer(key: &str) -> bool {
-    ["action", "content", "result", "error", "id"].iter().any(|name| key.eq_ignore_ascii_case(name))
-}
-
 /// Members that are the end of a request to a reader that knows no `resultType`.
 const CONTENTS: [&str; 5] = ["content", "structuredContent", "contents", "messages", "isError"];
 

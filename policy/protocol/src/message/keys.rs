@@ -13,6 +13,7 @@ use super::arrays::as_objects;
 use super::merge::merged_lists;
 use super::object::{is_key, string_end};
 use super::value::{decode_str, members};
+use place::{Place, Places};
 
 /// A message as readers take it that do not regard case, take an array for a structure, or a list into another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Respelled {
     /// The first key that was respelled, as it was sent, of those by which readers differ in what matters: a program may have members
     /// of its own beside those of MCP, such as `Status` in a result. None where only such were respelled, or only arrays.
     pub key: Option<String>,
+    /// The names in the specification of those of them that are members of the message itself or of its result.
+    pub outer: Vec<&'static str>,
     /// Whether it has objects in place of arrays.
     pub has_arrays: bool,
 }
@@ -32,10 +35,12 @@ impl Respelled {
         let by_case = respell(json);
         let arrays = as_objects(by_case.as_ref().map_or(json, |respelled| &respelled.json));
         let has_arrays = arrays.is_some();
-        let (key, by_case) = by_case.map_or((None, None), |respelled| (respelled.key, Some(respelled.json)));
+        let (key, outer, by_case) = by_case.map_or((None, Vec::new(), None), |respelled| {
+            (respelled.key, respelled.outer, Some(respelled.json))
+        });
         let respelled = arrays.or(by_case);
         let merged = merged_lists(respelled.as_deref().unwrap_or(json));
-        merged.or(respelled).map(|json| Self { json, key, has_arrays })
+        merged.or(respelled).map(|json| Self { json, key, outer, has_arrays })
     }
 
     /// Its result, where it is an answer with one.
@@ -44,9 +49,6 @@ impl Respelled {
         result
     }
 }
-
-/// Most keys of which it is looked at where they stand.
-const MAX_LOOKS: usize = 16;
 
 /// Longest key that is compared, in bytes of JSON text: each letter of one may be an escape of six.
 const MAX_KEY_BYTES: usize = 160;
@@ -58,18 +60,21 @@ const MAX_KEY_BYTES: usize = 160;
 pub fn respell(json: &str) -> Option<Respelled> {
     let mut keys = Keys { json, at: 0, depth: 0, foreign: None };
     let mut respelled: Option<Respelled> = None;
-    let (mut copied, mut looked_at) = (0, 0);
+    let (mut copied, mut places) = (0, Places::of(json));
     while let Some((start, end, name)) = keys.next_respelled() {
         let found = respelled.get_or_insert_with(|| Respelled {
             json: String::with_capacity(json.len()),
             key: None,
+            outer: Vec::new(),
             has_arrays: false,
         });
-        // Each look is one at all that is before.
-        if found.key.is_none() {
-            looked_at += 1;
-            let matters = looked_at > MAX_LOOKS || place::of(json.get(..start).unwrap_or_default()).has(name);
-            found.key = json.get(start + 1..end - 1).filter(|_| matters).map(str::to_owned);
+        let place = places.at(start);
+        if place.has(name) {
+            let key = || json.get(start + 1..end - 1).map(str::to_owned);
+            found.key = found.key.take().or_else(key);
+            if matches!(place, Place::Message | Place::Result) && !found.outer.contains(&name) {
+                found.outer.push(name);
+            }
         }
         found.json.push_str(json.get(copied..start).unwrap_or_default());
         found.json.extend(["\"", name, "\""]);
@@ -390,12 +395,10 @@ mod tests {
             (r#"{"unfinished"#, None),
         ];
         for (json, expected) in cases {
-            let expected = expected.map(|(json, key)| Respelled {
-                json: json.to_owned(),
-                key: Some(key.to_owned()).filter(|key| !key.is_empty()),
-                has_arrays: false,
-            });
-            assert_eq!(respell(json), expected, "{json}");
+            let expected = expected
+                .map(|(json, key)| (json.to_owned(), Some(key.to_owned()).filter(|key| !key.is_empty())));
+            let found = respell(json).map(|found| (found.json, found.key));
+            assert_eq!(found, expected, "{json}");
         }
     }
 }

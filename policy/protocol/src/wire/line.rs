@@ -163,13 +163,18 @@ impl FrameCutter {
         };
         let used = if before == Before::Text && !(matches!(step, Step::Closed(_)) && scan::is_message(text)) {
             // It is text as well; but a reader to whom something other than LF ends a line may find a message in it, or behind a brace.
+            let mut any = false;
             let mut add = |bytes: &[u8], framing| {
+                any = true;
                 sink(Cut::Frame { bytes, time });
                 sink(Cut::Ambiguous(framing));
             };
             lines_within(text, &mut add);
-            if let Step::LineFeed(_) = step {
-                behind_brackets(text, &mut add);
+            if let (Step::LineFeed(_), false) = (step, any) {
+                behind_brackets(text, &mut |bytes, framing| {
+                    sink(Cut::Frame { bytes, time });
+                    sink(Cut::Ambiguous(framing));
+                });
             }
             self.note_sample(text);
             self.state = State::Junk { bytes: text.len() as u64, ends: LineEnds::default() };

@@ -17,6 +17,9 @@ use crate::event::{ConcurrencyExceeded, RequestTimedOut};
 use crate::protocol::{Id, members};
 use crate::terms::{ConnectionId, Direction, Timestamp};
 
+/// How many times as long a request may take while the server waits for an answer of its client.
+const WAITING: u32 = 10;
+
 /// A request was opened on this connection.
 pub(super) fn opened(ev: &Evaluator, cx: &mut Context<'_>, id: ConnectionId, time: Timestamp) {
     let standing = ev.standing(cx.connections, id);
@@ -30,17 +33,6 @@ pub(super) fn opened(ev: &Evaluator, cx: &mut Context<'_>, id: ConnectionId, tim
         cx.reporter.counters.concurrency_exceeded += 1;
         let max_concurrent = standing.max_concurrent;
         cx.report(id, time, ConcurrencyExceeded { open_requests: open as u64, max_concurrent });
-    }
-}
-
-/// A request of the server was answered: its client waits for the server again.
-pub(super) fn answered(ev: &Evaluator, cx: &mut Context<'_>, id: ConnectionId, time: Timestamp) {
-    let timeout = Duration::from_millis(u64::from(ev.standing(cx.connections, id).timeout_ms));
-    let Some(connection) = cx.connections.get_mut(id) else { return };
-    if connection.requests(Direction::ClientToServer).awaited() > 0
-        && !std::mem::replace(&mut connection.watched, true)
-    {
-        cx.timers.set(time.after(timeout), Due::Late(id));
     }
 }
 
@@ -80,16 +72,16 @@ pub(in crate::engine) fn report_late(ev: &Evaluator, cx: &mut Context<'_>, id: C
     let (Some(scope), Some(connection)) = (cx.connections.scope(id), cx.connections.get_mut(id)) else {
         return;
     };
-    // A person may be asked (elicitation), or a model (sampling). It is looked at again once that is answered.
-    if connection.requests(Direction::ServerToClient).awaited() > 0 {
-        connection.watched = false;
-        return;
-    }
+    // A person may be asked (elicitation), or a model (sampling): that takes longer, and not for ever.
+    let waits = connection.requests(Direction::ServerToClient).awaited() > 0;
+    let look_again = now.after(timeout);
+    let timeout = if waits { timeout * WAITING } else { timeout };
     let requests = connection.requests(Direction::ClientToServer);
     let mut late = Vec::new();
     let next = loop {
         match requests.next_late(|open| open.time.after(timeout) <= now) {
-            Some((false, open)) => break Some(open.time.after(timeout)),
+            // Whether the server waits may be otherwise by then.
+            Some((false, open)) => break Some(open.time.after(timeout).min(look_again)),
             // The relay's own is reported.
             Some((true, open)) if open.role == Role::Copy => {}
             Some((true, open)) => {

@@ -74,13 +74,18 @@ fn late_request_is_reported_once_and_still_paired() {
         ),
         (
             "while the server waits for its client",
-            &[Ask(5), Elicit(1), Wait(9_000), Reply(1), Answer(5), Wait(9_000)],
+            &[Ask(5), Elicit(1), Wait(4_000), Reply(1), Answer(5), Wait(9_000)],
             &["result read_file 5 Ok {}"],
         ),
         (
+            "while a question is never answered",
+            &[Ask(5), Elicit(1), Wait(4_999), Elicit(2), Wait(501), Wait(9_000)],
+            &["late tools/call 5 5000 ms"],
+        ),
+        (
             "behind that",
-            &[Ask(5), Elicit(1), Wait(700), Reply(1), Wait(500), Wait(9_000)],
-            &["late tools/call 5 1200 ms"],
+            &[Ask(5), Elicit(1), Wait(700), Reply(1), Wait(300), Wait(9_000)],
+            &["late tools/call 5 1000 ms"],
         ),
         ("a wrong id", &[Ask(5), Answer(6), Wait(9_000)], &["late tools/call 5 500 ms"]),
     ];

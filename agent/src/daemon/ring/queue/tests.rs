@@ -162,13 +162,15 @@ fn gaps_of_a_stream_keep_their_order() {
     let size = RECORD_BYTES + HEADER + 1000;
     // Name, offsets that are refused, and the gaps.
     type Case = (&'static str, &'static [u64], &'static [(i64, i64)]);
-    let cases: [Case; 6] = [
+    let cases: [Case; 7] = [
         ("one", &[5000], &[(5000, -1000)]),
         ("one behind the other", &[5000, 6000, 7000], &[(5000, -3000)]),
         // The kernel half refused those between.
         ("with bytes between", &[5000, 7000], &[(5000, -3000)]),
         ("swapped", &[6000, 5000], &[(5000, -2000)]),
         ("the same twice", &[5000, 5000], &[(5000, -1000)]),
+        // Behind and in front of what came in.
+        ("around", &[500, 5000], &[(500, -1000), (5000, -1000)]),
         ("far", &[5000, 1 << 40], &[(5000, -1000), (1 << 40, -1000)]),
     ];
     for (name, refused, expected) in cases {

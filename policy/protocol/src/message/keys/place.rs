@@ -64,7 +64,7 @@ const OF_RESULT: [&str; 36] = [
 ];
 
 /// Names that stand in other objects of MCP, and as often in those of a program's own.
-const COMMON: [&str; 18] = [
+const COMMON: [&str; 17] = [
     "code",
     "hasMore",
     "level",
@@ -81,7 +81,6 @@ const COMMON: [&str; 18] = [
     "theme",
     "total",
     "value",
-    "values",
     "version",
 ];
 
@@ -99,49 +98,71 @@ impl Place {
     }
 }
 
-/// Where a key stands that follows this beginning of a message, or of a batch.
-pub(super) fn of(before: &str) -> Place {
-    let bytes = before.as_bytes();
-    // Of each object or array that is open: what its objects are; and of the key that was read last in each.
-    let mut open: Vec<Place> = Vec::new();
-    let mut next = Place::Message;
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        match byte {
-            b'"' => {
-                let start = at;
-                let Some(end) = string_end(bytes, start) else { break };
-                at = end;
-                if is_key(bytes, end) {
-                    let key = before.get(start..end).and_then(decode_str);
-                    let name = key.and_then(|key| name_of_key(key.as_bytes())).map(|name| name.text);
-                    next = match (open.last(), name) {
-                        (Some(Place::Message), Some("params")) => Place::Params,
-                        (Some(Place::Message), Some("result")) => Place::Result,
-                        (Some(Place::Message), Some("error")) => Place::Error,
-                        _ => Place::Within,
-                    };
-                }
-                continue;
-            }
-            b'{' => {
-                open.push(next);
-                next = Place::Within;
-            }
-            // The objects of a list are what the list is.
-            b'[' => open.push(next),
-            b'}' | b']' => {
-                let closed = open.pop();
-                // Behind an element of a list comes another of its kind.
-                next = closed.unwrap_or(Place::Message);
-            }
-            b',' => next = open.last().copied().unwrap_or(Place::Message),
-            _ => {}
-        }
-        at += 1;
-    }
-    open.last().copied().unwrap_or(Place::Message)
+/// Goes through a message, or a batch, and tells where the keys in it stand.
+pub(super) struct Places<'a> {
+    json: &'a str,
+    at: usize,
+    /// Of each object or array that is open: what its objects are.
+    open: Vec<Place>,
+    /// What the next object is.
+    next: Place,
 }
+
+impl<'a> Places<'a> {
+    /// At the beginning.
+    pub(super) fn of(json: &'a str) -> Self {
+        Self { json, at: 0, open: Vec::new(), next: Place::Message }
+    }
+
+    /// Where the key stands that begins at this byte, which is behind that of the call before.
+    pub(super) fn at(&mut self, key: usize) -> Place {
+        let bytes = self.json.as_bytes();
+        while self.at < key
+            && let Some(byte) = bytes.get(self.at)
+        {
+            match byte {
+                b'"' => {
+                    let start = self.at;
+                    let Some(end) = string_end(bytes, start) else { break };
+                    self.at = end;
+                    if is_key(bytes, end) {
+                        self.next = self.behind(start, end);
+                    }
+                    continue;
+                }
+                b'{' => {
+                    self.open.push(self.next);
+                    self.next = Place::Within;
+                }
+                // The objects of a list are what the list is.
+                b'[' => self.open.push(self.next),
+                // Behind an element of a list comes another of its kind.
+                b'}' | b']' => self.next = self.open.pop().unwrap_or(Place::Message),
+                b',' => self.next = self.open.last().copied().unwrap_or(Place::Message),
+                _ => {}
+            }
+            self.at += 1;
+        }
+        self.open.last().copied().unwrap_or(Place::Message)
+    }
+
+    /// What an object is that is the value of this key.
+    fn behind(&self, start: usize, end: usize) -> Place {
+        let is_short = end - start <= LONGEST_KEY;
+        let key = self.json.get(start..end).filter(|_| is_short).and_then(decode_str);
+        let name = key.and_then(|key| name_of_key(key.as_bytes())).map(|name| name.text);
+        match (self.open.last(), name) {
+            // What a server requires of its client stands in its result (MCP 2026-07-28, `inputRequests`).
+            (Some(Place::Message | Place::Within), Some("params")) => Place::Params,
+            (Some(Place::Message), Some("result")) => Place::Result,
+            (Some(Place::Message), Some("error")) => Place::Error,
+            _ => Place::Within,
+        }
+    }
+}
+
+/// Longest of `params`, `result` and `error`, each letter an escape, in bytes of JSON text.
+const LONGEST_KEY: usize = 6 * 6 + 2;
 
 #[cfg(test)]
 mod tests {
@@ -161,8 +182,16 @@ mod tests {
             (r#"{"params":[],"#, Place::Message),
             (r#"{"error":{"#, Place::Error),
             (r#"[{"params":{"a":[1,2]},"error":{"data":{"#, Place::Within),
+            (r#"{"result":{"inputRequests":{"a":{"method":"b","params":{"#, Place::Params),
         ] {
-            assert_eq!(of(before), expected, "{before}");
+            assert_eq!(Places::of(before).at(before.len()), expected, "{before}");
+            // As it is if others are asked for before.
+            let mut places = Places::of(before);
+            let quotes: Vec<usize> = before.match_indices("{\"").map(|(at, _)| at + 1).collect();
+            for at in quotes {
+                places.at(at);
+            }
+            assert_eq!(places.at(before.len()), expected, "{before}");
         }
     }
 }

@@ -47,3 +47,15 @@ fn messages_within_a_frame_are_found() {
         assert_eq!(found, expected, "{name}");
     }
 }
+
+/// As many as fit are found once each, and looking for them takes no longer for each the more there are.
+#[test]
+fn messages_within_a_broken_frame_are_found_in_any_number() {
+    const COUNT: usize = 50_000;
+    let lines: String = (0..COUNT).map(|id| format!("{{\"id\":{id},\"result\":{{}}}}\r")).collect();
+    for (name, frame) in [("behind a brace", format!("{{x\r{lines}")), ("joined", lines)] {
+        let mut found = 0;
+        messages_within(frame.as_bytes(), false, &mut |_, _| found += 1);
+        assert_eq!(found, COUNT, "{name}");
+    }
+}
