@@ -339,10 +339,7 @@ impl FrameCutter {
             }
             State::Value { time, .. } => {
                 // Who ends lines at CR has read these by now.
-                lines_within(&self.buffer, &mut |bytes, framing| {
-                    sink(Cut::Frame { bytes, time });
-                    sink(Cut::Ambiguous(framing));
-                });
+                lines_within(&self.buffer, &mut to_some(time, sink));
                 sink(Cut::Lost { bytes: held });
             }
             State::Line { .. } => sink(Cut::Lost { bytes: held }),
@@ -408,14 +405,28 @@ pub fn messages_within(frame: &[u8], is_json: bool, sink: &mut impl FnMut(&[u8],
     lines_within(frame, sink);
 }
 
-/// Messages in a frame or in text that begin and end a line for a reader to whom something other than LF ends one.
-fn lines_within(frame: &[u8], sink: &mut impl FnMut(&[u8], Framing)) {
+/// Takes messages for frames of a stream, captured at `time`, that only some readers take.
+fn to_some<'s, S: FnMut(Cut<'_>)>(
+    time: Timestamp,
+    sink: &'s mut S,
+) -> impl FnMut(&[u8], Framing) + use<'s, S> {
+    move |bytes, framing| {
+        sink(Cut::Frame { bytes, time });
+        sink(Cut::Ambiguous(framing));
+    }
+}
+
+/// Messages in a frame or in text that begin and end a line for a reader to whom something other than LF ends one. Whether there are any.
+fn lines_within(frame: &[u8], sink: &mut impl FnMut(&[u8], Framing)) -> bool {
     let whole = blank::trim(frame);
+    let mut any = false;
     for line in blank::lines(frame).map(blank::trim) {
         if line.len() < whole.len() && scan::is_message(line) {
+            any = true;
             sink(line, Framing::LineEnd);
         }
     }
+    any
 }
 
 /// Cuts a frame that is no JSON as if it was a stream: it may be several values, or one and text.
@@ -441,14 +452,12 @@ fn cut_again(frame: &[u8], sink: &mut impl FnMut(&[u8], Framing)) {
     }
     // What looks like the beginning of a value hides from a reader of values what others find on a line of its own, or behind it.
     let known: HashSet<&[u8]> = within.iter().map(Vec::as_slice).collect();
-    let mut any = !known.is_empty();
-    lines_within(frame, &mut |line, framing| {
+    let any = lines_within(frame, &mut |line, framing| {
         if !known.contains(line) {
-            any = true;
             sink(line, framing);
         }
     });
-    if !any {
+    if known.is_empty() && !any {
         behind_brackets(frame, sink);
     }
 }

@@ -17,7 +17,7 @@ use super::conversation::Spoken;
 use super::evaluator::Evaluator;
 use super::fingerprint::{self, Fingerprint};
 use super::pairing::{AnswerSeen, Early, Open, Pairing, Role};
-use super::recorder::asked;
+use super::recorder::{Call, asked};
 use super::remote;
 use super::rounds::Attempt;
 use super::seen::{Earlier, Reading, Seen};
@@ -116,12 +116,7 @@ impl Exchange {
             if requests.get_mut(&key).is_some_and(is_passed_on) {
                 return;
             }
-            let attempt = match &call {
-                Some(call) => {
-                    ev.report_call(cx, seen.connection, &[seen.connection], seen, (message, id, call))
-                }
-                None => ev.report_request(cx, seen.connection, seen, message),
-            };
+            let attempt = reported(ev, cx, seen, (message, id), call.as_ref());
             if let Some(connection) = cx.connections.get_mut(seen.connection) {
                 connection.requests(seen.direction).add_other(&key, first, Open { attempt, ..open });
             }
@@ -139,12 +134,7 @@ impl Exchange {
             timeouts::opened(ev, cx, seen.connection, seen.time);
         }
         if !self.passed_on(ev, cx, seen, message, fingerprint, Some((key.clone(), seq))) {
-            let attempt = match &call {
-                Some(call) => {
-                    ev.report_call(cx, seen.connection, &[seen.connection], seen, (message, id, call))
-                }
-                None => ev.report_request(cx, seen.connection, seen, message),
-            };
+            let attempt = reported(ev, cx, seen, (message, id), call.as_ref());
             if let Some(connection) = cx.connections.get_mut(seen.connection) {
                 connection.requests(seen.direction).set_attempt(&key, seq, attempt);
             }
@@ -251,9 +241,8 @@ impl Exchange {
             Role::Copy => {}
             Role::Own | Role::Copied | Role::Held(_) => {
                 if let Some(scope) = cx.connections.scope(seen.connection) {
-                    ev.report_answer(cx, &scope, seen, message, open.answered());
-                    for other in &open.others {
-                        ev.report_answer(cx, &scope, seen, message, other.answered());
+                    for read in open.every_reading() {
+                        ev.report_answer(cx, &scope, seen, message, read.answered());
                     }
                 }
             }
@@ -309,9 +298,8 @@ impl Exchange {
             // The same again, as a stream over HTTP that is resumed has it.
         } else if let Some(scope) = cx.connections.scope(seen.connection).filter(|_| open.role != Role::Copy)
         {
-            ev.report_answer(cx, &scope, seen, message, open.answered());
-            for other in &open.others {
-                ev.report_answer(cx, &scope, seen, message, other.answered());
+            for read in open.every_reading() {
+                ev.report_answer(cx, &scope, seen, message, read.answered());
             }
         }
         if let Some(connection) = cx.connections.get_mut(seen.connection) {
@@ -459,5 +447,19 @@ fn give_up(ev: &mut Evaluator, cx: &mut Context<'_>, seen: Seen<'_>, early: &Ear
             cx.ahead(early.ahead.clone(), |cx| ev.search_unmatched(cx, seen, message));
         }
         cx.report_message(seen.connection, seen, message);
+    }
+}
+
+/// Reports a request as this connection's own, which is a call where there is one. Which of several tries it is.
+fn reported(
+    ev: &mut Evaluator,
+    cx: &mut Context<'_>,
+    seen: Seen<'_>,
+    (message, id): (&Message<'_>, Id<'_>),
+    call: Option<&Call<'_>>,
+) -> Attempt {
+    match call {
+        Some(call) => ev.report_call(cx, seen.connection, &[seen.connection], seen, (message, id, call)),
+        None => ev.report_request(cx, seen.connection, seen, message),
     }
 }

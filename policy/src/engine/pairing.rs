@@ -82,6 +82,11 @@ impl AnswerSeen {
 }
 
 impl Open {
+    /// What each reader takes it for, that of the strictest first.
+    pub(super) fn every_reading(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.others)
+    }
+
     pub(super) fn answered(&self) -> Answered<'_> {
         Answered { asked: &self.asked, id: &self.id, time: self.time, attempt: &self.attempt }
     }

@@ -316,7 +316,7 @@ fn is_ambiguous(
     if let (Kind::Invalid, false) = (&message.kind, other.versioned) {
         return !matches!(other.kind, Kind::Invalid) && !is_foreign(&other.kind);
     }
-    !is_foreign(&other.kind) || has(&["id", "jsonrpc", "method", "params", "result", "error"])
+    !is_foreign(&other.kind) || respelled.is_of_message()
 }
 
 /// Whether two readings of a message are the same message.
@@ -325,7 +325,6 @@ fn says_the_same(one: &Kind<'_>, other: &Kind<'_>) -> bool {
         (Kind::Response { id, result }, Kind::Response { id: other_id, result: other }) => {
             id.key() == other_id.key() && result.get() == other.get()
         }
-        (Kind::Request { id, .. }, Kind::Request { id: other_id, .. }) if id.key() != other_id.key() => false,
         (Kind::Invalid, Kind::Invalid) => true,
         _ => asks_the_same(one, other),
     }

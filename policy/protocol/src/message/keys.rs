@@ -43,6 +43,11 @@ impl Respelled {
         merged.or(respelled).map(|json| Self { json, key, outer, has_arrays })
     }
 
+    /// Whether members of the message itself are among the keys.
+    pub fn is_of_message(&self) -> bool {
+        self.outer.iter().any(|name| Place::Message.has(name))
+    }
+
     /// Its result, where it is an answer with one.
     pub fn result(&self) -> Option<&RawValue> {
         let [result] = members(&self.json, ["result"]);

@@ -7,7 +7,7 @@ use super::header::{Header, HeaderLine};
 use super::scan;
 use super::spread::Spread;
 use super::value::{Step, ValueScan};
-use super::{BOM, Before, Cut, FrameCutter, Framing, State, behind_brackets, lines_within};
+use super::{BOM, Before, Cut, FrameCutter, Framing, State, behind_brackets, lines_within, to_some};
 
 impl FrameCutter {
     pub(super) fn boundary(
@@ -163,18 +163,9 @@ impl FrameCutter {
         };
         let used = if before == Before::Text && !(matches!(step, Step::Closed(_)) && scan::is_message(text)) {
             // It is text as well; but a reader to whom something other than LF ends a line may find a message in it, or behind a brace.
-            let mut any = false;
-            let mut add = |bytes: &[u8], framing| {
-                any = true;
-                sink(Cut::Frame { bytes, time });
-                sink(Cut::Ambiguous(framing));
-            };
-            lines_within(text, &mut add);
+            let any = lines_within(text, &mut to_some(time, sink));
             if let (Step::LineFeed(_), false) = (step, any) {
-                behind_brackets(text, &mut |bytes, framing| {
-                    sink(Cut::Frame { bytes, time });
-                    sink(Cut::Ambiguous(framing));
-                });
+                behind_brackets(text, &mut to_some(time, sink));
             }
             self.note_sample(text);
             self.state = State::Junk { bytes: text.len() as u64, ends: LineEnds::default() };
